@@ -47,14 +47,7 @@ from .hypercube import embed
 from .messages import Inbox, PreparedPlan
 from .operations import expand, reduce
 from .plan import Plan
-from .reduction import (
-    SUM,
-    Reduction,
-    combine_agreeing,
-    pack_rows,
-    place_agreeing,
-    require_reduction,
-)
+from .reduction import SUM, Reduction, combine_rows, pack_rows, place_rows, require_reduction
 
 ALGORITHMS = ("hypercube", "direct")
 # a plan, the numbering of each rank's rows, the layout of each rank
@@ -94,7 +87,7 @@ def allgather(
     rows = row_counts(communicator.n_ranks, counts)
     prepared, layouts = _prepared(communicator, "allgather", algorithm, rows, _of_blocks)
     held = communicator.map(_with_room, values, layouts, stacked=counts is None)
-    return _run_expand(communicator, prepared, held, pack_rows, place_agreeing)
+    return _run_expand(communicator, prepared, held, pack_rows, place_rows)
 
 
 @collective
@@ -130,7 +123,7 @@ def reduce_scatter(
         communicator, "reduce-scatter", algorithm, rows, partial(_of_blocks, reduces=True)
     )
     held = communicator.map(_whole, values, layouts, reduction=reduction)
-    combine = partial(combine_agreeing, reduction=reduction)
+    combine = partial(combine_rows, reduction=reduction)
     if isinstance(prepared, PreparedEmbedding):
         held = embedded_reduce(communicator, prepared, held, combine=combine, reduction=reduction)
     else:
@@ -167,7 +160,7 @@ def alltoall(
     table = exchange_counts(communicator.n_ranks, counts)
     prepared, layouts = _prepared(communicator, "alltoall", algorithm, table, _of_exchange)
     held = communicator.map(_with_room, values, layouts, own_first=True)
-    held = _run_expand(communicator, prepared, held, pack_rows, place_agreeing)
+    held = _run_expand(communicator, prepared, held, pack_rows, place_rows)
     return communicator.map(_received, held, layouts)
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.checks import require_same_arrays
+from daskpart._floor.checks import ranks_disagree, require_same_arrays
 from daskpart.errors import InputError
 
 from .large_arrays import copied
@@ -109,7 +109,17 @@ class RankMessages:
         return Message([destination], payload, len(payload), payload.nbytes)
 
     def incoming(self, payloads: list[NDArray[Any]]) -> Inbox:
-        """What arrived, in the order of `sources`; they must agree in dtype and row shape."""
+        """What arrived, in the order of `sources`; they must agree in dtype and row shape.
+
+        InputError too for another number of rows than the plan has here, by which ranks that made
+        different plans are known: NumPy would write one row to many places.
+        """
+        for source, payload, positions in zip(
+            self.sources, payloads, self.in_positions, strict=True
+        ):
+            if len(payload) != len(positions):
+                told = f"{len(payload)} rows sent", f"{len(positions)} by the plan here"
+                raise ranks_disagree("a plan", (source, told[0]), (self.rank, told[1]))
         for source, payload in zip(self.sources[1:], payloads[1:], strict=True):
             one, other = (self.sources[0], payloads[0]), (source, payload)
             require_same_arrays(f"what they send to rank {self.rank}", one, other, rows=True)

@@ -109,14 +109,22 @@ def pack_rows(value: NDArray[Any], positions: NDArray[np.int64]) -> NDArray[Any]
 
 
 def place_rows(state: NDArray[Any], inbox: Inbox) -> NDArray[Any]:
-    """Write the received rows over the state's own; a `place` for expands of plain arrays."""
+    """Write the received rows over the state's own; a `place` for expands of plain arrays.
+
+    InputError for rows of another dtype or shape than the state's, which NumPy would make fit.
+    """
+    _check_agreement(state, inbox)
     for positions, payload in zip(inbox.positions, inbox.payloads, strict=True):
         state[positions] = payload
     return state
 
 
 def combine_rows(state: NDArray[Any], inbox: Inbox, *, reduction: Reduction = SUM) -> NDArray[Any]:
-    """Combine received rows with the state's own, in rank order; a `combine` for plain arrays."""
+    """Combine received rows with the state's own, in rank order; a `combine` for plain arrays.
+
+    InputError as of `place_rows`.
+    """
+    _check_agreement(state, inbox)
     n_before = sum(source < inbox.rank for source in inbox.sources)
     if n_before:
         positions, rows = _combined(inbox, n_before, len(state), reduction)
@@ -168,19 +176,7 @@ def contributions(
         yield own_positions, own_rows
 
 
-def place_agreeing(rows: NDArray[Any], inbox: Inbox) -> NDArray[Any]:
-    """As `place_rows`, of ranks that may disagree on dtype or shape of a row: an InputError."""
-    _check_agreement(rows, inbox)
-    return place_rows(rows, inbox)
-
-
-def combine_agreeing(rows: NDArray[Any], inbox: Inbox, *, reduction: Reduction) -> NDArray[Any]:
-    """As `combine_rows`, of ranks that may disagree on dtype or shape of a row: an InputError."""
-    _check_agreement(rows, inbox)
-    return combine_rows(rows, inbox, reduction=reduction)
-
-
 def _check_agreement(rows: NDArray[Any], inbox: Inbox) -> None:
-    for source, payload in zip(inbox.sources, inbox.payloads, strict=True):
-        pair = (inbox.rank, rows), (source, payload)
+    for source, payload in zip(inbox.sources[:1], inbox.payloads[:1], strict=True):
+        pair = (inbox.rank, rows), (source, payload)  # the others are like the first one
         require_same_arrays("the rows of a collective", *pair, rows=True)

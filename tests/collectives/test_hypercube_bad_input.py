@@ -18,6 +18,7 @@ from daskpart.collectives import (
     prepare_embedded,
     reduce,
 )
+from daskpart.collectives.messages import RankMessages
 from daskpart.errors import InputError
 
 
@@ -120,3 +121,25 @@ def test_place_sees_the_owner_as_source(four):
 def _sources(rows, inbox):
     place_rows(rows, inbox)
     return list(inbox.sources)
+
+
+@pytest.mark.parametrize("other", [np.array([[1, 2]]), np.ones((1, 1)), np.ones((1, 2), "f4")])
+@pytest.mark.parametrize("goes_out", [True, False])
+@pytest.mark.parametrize("embeds", [True, False])
+def test_rows_that_numpy_would_make_fit(four, other, goes_out, embeds):
+    """Fractions cut off, a number written to a whole row: ranks would hold different things."""
+    communicator, items, plan = four
+    plan = plan if goes_out else plan.reversed()
+    prepare = prepare_embedded if embeds else LocalCommunicator.prepare
+    prepared = prepare(communicator, embed(plan) if embeds else plan, items)
+    text = {(0, 0): reduce, (0, 1): embedded_reduce, (1, 0): expand, (1, 1): embedded_expand}
+    rows = communicator.values([other] + [np.full((1, 2), 1.5)] * 3)
+    with pytest.raises(InputError, match=r"Ranks 0 and \d disagree in (the|routed) rows"):
+        communicator.gather(text[goes_out, embeds](communicator, prepared, rows))
+
+
+def test_messages_of_another_plan():
+    """A single row fits as many positions as there are, in NumPy's eyes."""
+    half = RankMessages(1, [], [], [0], [np.arange(3)])
+    with pytest.raises(InputError, match="Ranks 0 and 1 disagree in a plan: 1 rows sent against 3"):
+        half.incoming([np.ones((1, 2))])
