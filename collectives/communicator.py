@@ -35,6 +35,7 @@ from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
 from .counters import Counters
+from .hypercube import EmbeddedPlan
 from .messages import Exchange, Payload, PreparedPlan, PreparedRound, localise, slices_of_rank
 from .plan import Plan, require_same_ranks
 from .timeline import Timeline, timeline_if_recorded
@@ -248,6 +249,9 @@ class Communicator(ABC):
     ) -> list[PreparedPlan]:
         """`prepare` many plans over one numbering in a single step."""
         require_same_ranks(plans, self.n_ranks)
+        for plan in plans:
+            if isinstance(plan, EmbeddedPlan):
+                raise InputError(f"{plan!r} is over routed rows, not items; use prepare_embedded.")
         names = [plan.kind for plan in plans] if labels is None else list(labels)
         if len(names) != len(plans):
             raise InputError(f"{len(plans)} plans need as many labels, got {len(names)}.")

@@ -44,7 +44,7 @@ from daskpart.errors import InputError
 from .communicator import Communicator, PerRank, collective
 from .hypercube import EmbeddedPlan
 from .messages import Inbox, PreparedPlan
-from .plan import require_same_ranks
+from .plan import Plan, require_same_ranks
 from .reduction import SUM, Reduction, combine_rows, pack_rows, place_rows
 from .routes import RankRoutes, pieces_of_ranks, routes_of_rank, slot_numbering
 
@@ -97,7 +97,8 @@ def prepare_embedded(
     )
     payload_ids = (plan.n_routed, plan.n_items)
     slots = communicator.map(slot_numbering, routes, payload_ids=payload_ids)
-    prepared = communicator.prepare(plan, slots, label)
+    over_slots = Plan(plan.kind, plan.n_items, plan.rounds)
+    prepared = communicator.prepare(over_slots, slots, label)
     return PreparedEmbedding(
         payload_rows=plan.payload_rows,
         every_message=plan.every_message,

@@ -46,7 +46,7 @@ from .sparse_steps import Step, pairs_of, steps_of
 Ranks = NDArray[np.int32]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class EmbeddedPlan(Plan):
     """A one-round plan that goes through the rounds of a hypercube; made by `embed`.
 
@@ -166,7 +166,8 @@ def embed(
         an item has more than one owner.
     """
     require_like(plan, "plan", ("rounds", "kind"), "a Plan, such as an expand_plan")
-    if len(plan.rounds) != 1 or plan.kind not in ("expand", "reduce"):
+    is_direct = len(plan.rounds) == 1 and plan.kind in ("expand", "reduce")
+    if not is_direct or isinstance(plan, EmbeddedPlan):
         raise InputError(
             f"Only a point-to-point expand or reduce (one round) can be embedded; got {plan!r}."
         )

@@ -62,6 +62,30 @@ def test_plans_that_do_not_fit(four):
         )
 
 
+def test_an_embedded_plan_is_embedded_once_and_prepared_as_such():
+    """Its rows have numbers of their own: read as items, other rows would travel."""
+    connectivity = random_connectivity(3, 2, seed=0)
+    connectivity.pointer, connectivity.parts = np.array([0, 0, 0, 2]), np.array([0, 1], np.int32)
+    connectivity.owners = np.array([0, 0, 0], dtype=np.int32)
+    plan = embed(expand_plan(connectivity), aware=False)
+    with pytest.raises(InputError, match="Only a point-to-point expand or reduce"):
+        embed(plan)
+    with LocalCommunicator(2) as communicator:
+        with pytest.raises(InputError, match="use prepare_embedded"):
+            communicator.prepare(plan, communicator.values([np.arange(3)] * 2))
+
+
+def test_embedded_plans_of_other_items_are_not_equal():
+    """Naive ones number their rows alike, whatever items these are of."""
+    connectivity = random_connectivity(2, 2, seed=0)
+    connectivity.parts, connectivity.owners = np.array([0, 1], np.int32), np.zeros(2, np.int32)
+    plans = []
+    for pointer in ([0, 2, 2], [0, 0, 2]):
+        connectivity.pointer = np.array(pointer)
+        plans.append(embed(expand_plan(connectivity), aware=False))
+    assert plans[0] == embed(plans[0].carried, aware=False) != plans[1]
+
+
 @pytest.mark.parametrize(("run", "kind"), [(expand, "expand"), (reduce, "reduce")])
 def test_a_plan_of_the_other_kind(four, run, kind):
     """Its rows would overwrite those of owners, or be added where they were to be copied."""
