@@ -125,6 +125,9 @@ def combine_rows(state: NDArray[Any], inbox: Inbox, *, reduction: Reduction = SU
     InputError as of `place_rows`.
     """
     _check_agreement(state, inbox)
+    alone = reduction.alone(state)
+    if alone is not state:  # rows that no other rank sends are not combined below
+        state[...] = alone
     n_before = sum(source < inbox.rank for source in inbox.sources)
     if n_before:
         positions, rows = _combined(inbox, n_before, len(state), reduction)

@@ -269,6 +269,25 @@ def test_a_payload_of_any_is_0_or_1(n_ranks):
             np.testing.assert_array_equal(each, [1, 0])
 
 
+@pytest.mark.parametrize("run", [reduce, embedded_reduce])
+def test_rows_of_any_are_0_or_1_whoever_has_them(run):
+    """Item 1 is of its owner alone, and comes out as the item does that others send."""
+    connectivity = random_connectivity(2, 2, seed=0)
+    connectivity.pointer, connectivity.parts = np.array([0, 2, 3]), np.array([0, 1, 0], np.int32)
+    connectivity.owners = np.zeros(2, np.int32)
+    plan = reduce_plan(connectivity)
+    with LocalCommunicator(2) as communicator:
+        items = communicator.values([np.arange(2)] * 2)
+        prepared = (
+            communicator.prepare(plan, items)
+            if run is reduce
+            else prepare_embedded(communicator, embed(plan), items)
+        )
+        rows = communicator.values([np.array([5, 5]), np.array([7, 7])])
+        found = communicator.gather(run(communicator, prepared, rows, reduction=ANY))
+    assert found[0].tolist() == [1, 1]
+
+
 def test_a_step_that_runs_twice_finds_its_slots_unchanged():
     """A task graph may run a step again, so it works on `ForwardingBuffer.copy`."""
     rows, slots = np.ones((2, 3)), np.array([0, 1])
