@@ -235,6 +235,8 @@ def preferred(seconds: Mapping[str, float]) -> str:
 def _best(
     model: CostModel, problem: Problem, among: tuple[str, ...], switch: float | None
 ) -> Choice:
+    if not among or not set(among) <= set(ALGORITHMS):
+        raise InputError(f"among={among!r}; name some of {', '.join(ALGORITHMS)}.")
     choices = [choice for choice in model.choices(problem, switch) if choice.algorithm in among]
     best = {choice.algorithm: choice for choice in reversed(choices)}  # with the best options
     return best[preferred({algorithm: choice.seconds for algorithm, choice in best.items()})]

@@ -53,8 +53,9 @@ from .hypercube import EmbeddedPlan, concurrent_volume
 from .messages import ValueInbox
 from .plan import Plan
 from .reduction import ANY
+from .sparse_allreduce import checked_switch
 from .sparse_exchange import combine_step, pack_step
-from .sparse_steps import LOCAL_KINDS, Step, pairs_of, range_sent, steps_of
+from .sparse_steps import LOCAL_KINDS, Step, core_of, pairs_of, range_sent, steps_of
 from .stream import Stream, index_type, stream_of
 
 ALPHA, BETA = 2e-6, 1e-10  # 2 µs and 10 GB/s: of the order of MPI in a cluster
@@ -317,7 +318,8 @@ def simulate_sparse_allreduce(
     switch_density : float, optional
         Share of entries from which a range travels dense. Default: where the bytes are equal.
     cuts : sequence of int, optional
-        Bounds of the ranges of "ssar-split-allgather"; default: of one length.
+        Bounds of the ranges of "ssar-split-allgather", as of `equal_shares`; other algorithms do
+        not look at them. Default: ranges of one length.
     alpha, beta : float
         Seconds a message, seconds a byte.
 
@@ -336,8 +338,13 @@ def simulate_sparse_allreduce(
     item = np.dtype(dtype).itemsize
     pair = item + index_type(size).itemsize
     density = item / pair if switch_density is None else float(switch_density)  # equal bytes
-    if not 0.0 < density <= 1.0:
-        raise InputError(f"switch_density is a share, above 0 and at most 1; got {density!r}.")
+    checked_switch(density)
+    bounds = [*cuts]
+    spans = bounds == sorted(bounds) and (*bounds[:1], *bounds[-1:]) == (0, size)
+    if bounds and not (spans and len(bounds) == core_of(n_ranks) + 1):
+        raise InputError(
+            f"cuts={bounds}: give {core_of(n_ranks) + 1} bounds that rise from 0 to {size}."
+        )
     steps = steps_of(algorithm, n_ranks, group, degrees)
     streams = [
         stream_of((indices, np.ones(len(indices), bool), size), reduction=ANY).cut_at(tuple(cuts))

@@ -20,6 +20,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -155,7 +156,7 @@ def post_sparse_allreduce(
         values, _ = agreed_streams(communicator, values, "sparse allreduce")
     if switch_density is None:
         model = model or cost_model_of(communicator)
-    switch = _checked_switch(model if switch_density is None else switch_density)
+    switch = checked_switch(model if switch_density is None else switch_density)
     return PendingAllreduce(communicator, steps, values, reduction, algorithm, switch)
 
 
@@ -280,7 +281,8 @@ def agreed_streams(
 
 def _describe(stream: Stream) -> NDArray[np.int64]:
     """What the ranks must agree on, and the number of entries: 8 bytes each."""
-    return np.array([stream.n_entries, stream.values.dtype.num, *stream.shape], dtype=np.int64)
+    kind = np.dtype(stream.values.dtype.str).num  # of several C types of one size the same
+    return np.array([stream.n_entries, kind, *stream.shape], dtype=np.int64)
 
 
 def _agree(descriptions: list[NDArray[np.int64]], what: str) -> NDArray[np.int64]:
@@ -315,9 +317,10 @@ def _rounded(entries: float, size: int) -> float:
     return min(2.0 ** (round(8 * math.log2(entries)) / 8), size) if entries else 0.0
 
 
-def _checked_switch(switch: Any) -> CostModel | float:
+def checked_switch(switch: Any) -> CostModel | float:
+    """A model, or the share of entries from which a range is dense."""
     if isinstance(switch, CostModel):
         return switch
-    if not 0.0 < switch <= 1.0:  # NaN fails too
+    if not isinstance(switch, Real) or not 0.0 < switch <= 1.0:  # NaN fails too
         raise InputError(f"switch_density is a share, above 0 and at most 1; got {switch!r}.")
     return float(switch)

@@ -38,6 +38,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.checks import several, whole_number
 from daskpart.errors import InputError
 
 ALGORITHMS = (
@@ -265,17 +266,17 @@ def _checked_group(n_ranks: int, group: int | None) -> int:
             f"group={group!r}; allowed are powers of two from 2 to {core}, the largest one within "
             "the number of ranks."
         )
-    return group
+    return int(group)
 
 
 def _checked_degrees(n_ranks: int, degrees: Sequence[int] | None) -> tuple[int, ...]:
     if degrees is None:
         return tuple(sorted(_prime_factors(n_ranks), reverse=True))
-    layers = tuple(degrees)
-    if any(isinstance(d, bool) or d < 2 for d in layers) or math.prod(layers) != n_ranks:
+    given = several(degrees, "degrees", "a sequence of whole numbers")
+    layers = tuple(whole_number(degree, "a degree", 2) for degree in given)
+    if math.prod(layers) != n_ranks:
         raise InputError(
-            f"degrees={list(layers)}: their product must be the number of ranks, {n_ranks}, each "
-            "at least 2."
+            f"degrees={list(layers)}: their product must be the number of ranks, {n_ranks}."
         )
     return layers
 

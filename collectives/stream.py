@@ -433,6 +433,7 @@ def _entries(
     shape: tuple[int, ...], indices: NDArray[Any], values: NDArray[Any], reduction: Reduction
 ) -> Stream:
     size = math.prod(shape)
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
     neutral = _neutral(values.dtype, reduction)
     _require_rising(indices, size)
     kept = values != neutral

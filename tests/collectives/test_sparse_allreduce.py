@@ -16,6 +16,7 @@ from daskpart.collectives import (
     MAX,
     MIN,
     SUM,
+    CostModel,
     LocalCommunicator,
     Reduction,
     simulate_sparse_allreduce,
@@ -360,6 +361,9 @@ def test_ranks_that_disagree_are_named(make_communicator, change, message):
         ({"degrees": (2, 2)}, "'auto' chooses both"),
         ({"algorithm": "dense-ring", "switch_density": 0.0}, "share, above 0 and at most 1"),
         ({"algorithm": "dense-ring", "switch_density": math.nan}, "got nan"),
+        ({"algorithm": "dense-ring", "switch_density": "half"}, "got 'half'"),
+        ({"algorithm": "butterfly", "degrees": 4}, "degrees is 4: give a sequence of whole"),
+        ({"algorithm": "butterfly", "degrees": (2.5, 2)}, "a degree is 2.5"),
     ],
 )
 def test_bad_options(options, message):
@@ -367,6 +371,26 @@ def test_bad_options(options, message):
         values = communicator.values(unequal_vectors(4))
         with pytest.raises(InputError, match=message):
             sparse_allreduce(communicator, values, **{"switch_density": SWITCH, **options})
+
+
+def test_a_choice_among_nothing_that_there_is():
+    with LocalCommunicator(2, sequential=True) as communicator:
+        values = communicator.values([np.ones(3)] * 2)
+        for among in ((), ("butterfly", "fastest")):
+            with pytest.raises(InputError, match="name some of ssar-rec"):
+                post_sparse_allreduce(communicator, values, among=among, model=CostModel())
+
+
+@pytest.mark.parametrize("dtypes", [(">f8", "<f8"), (np.longlong, np.int64)])
+def test_numbers_are_of_one_kind_however_they_lie_in_memory(dtypes):
+    """The other order of bytes; a second C type of 8 bytes."""
+    vectors = [(np.array([1, 3]), np.array([2, 5], dtype), 6) for dtype in map(np.dtype, dtypes)]
+    with LocalCommunicator(2, sequential=True) as communicator:
+        values = communicator.values(vectors)
+        total = sparse_allreduce(
+            communicator, values, algorithm="ssar-recursive-doubling", switch_density=1.0
+        )
+        assert communicator.gather(total)[0].to_numpy().tolist() == [0, 4, 0, 10, 0, 0]
 
 
 def array_of(vectors, as_sparse=True):

@@ -133,6 +133,15 @@ def test_4096_ranks():
             lambda: simulate_sparse_allreduce([np.array([1])], 8, "butterfly", switch_density=2.0),
             "switch_density is a share",
         ),
+        *(
+            (
+                lambda cuts=cuts: simulate_sparse_allreduce(
+                    [np.array([1])] * 2, 8, "ssar-split-allgather", cuts=cuts
+                ),
+                "give 3 bounds that rise from 0 to 8",
+            )
+            for cuts in ((0, 8), (0, 2, 4, 8), (0, 9, 8), (1, 2, 8), (0, 2, 7))
+        ),
         (lambda: random_vectors(2, 4, 5), "5 entries do not fit"),
         (lambda: random_vectors(2, 4, 2, spread="odd"), "allowed are even, power-law"),
         (lambda: expected_allreduces(2, 4, 2, beta=math.nan), "beta is nan"),
