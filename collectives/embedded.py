@@ -99,13 +99,7 @@ def prepare_embedded(
     slots = communicator.map(slot_numbering, routes, payload_ids=payload_ids)
     over_slots = Plan(plan.kind, plan.n_items, plan.rounds)
     prepared = communicator.prepare(over_slots, slots, label)
-    return PreparedEmbedding(
-        payload_rows=plan.payload_rows,
-        every_message=plan.every_message,
-        prepared=prepared,
-        routes=routes,
-        plan=plan,
-    )
+    return PreparedEmbedding(plan.payload_rows, plan.every_message, prepared, routes, plan)
 
 
 @collective

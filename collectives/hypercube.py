@@ -191,14 +191,9 @@ def embed(
         pointer = np.concatenate((pointer[:-1][keep], pointer[-1:]))
         rounds.append(Round(plan.n_ranks, sources[keep], destinations[keep], pointer, items))
     embedded = EmbeddedPlan(
-        "expand",
-        n_routed + payload_rows,
-        tuple(rounds),
-        carried=outward,
-        aware=bool(aware),
-        payload_rows=payload_rows,
-        every_message=every_message,
-    )
+        "expand", n_routed + payload_rows, tuple(rounds), carried=outward, aware=bool(aware),
+        payload_rows=payload_rows, every_message=every_message,
+    )  # fmt: skip
     return embedded if plan.kind == "expand" else embedded.reversed()
 
 

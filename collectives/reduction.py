@@ -9,6 +9,7 @@ bits:
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -128,7 +129,7 @@ def combine_rows(state: NDArray[Any], inbox: Inbox, *, reduction: Reduction = SU
     alone = reduction.alone(state)
     if alone is not state:  # rows that no other rank sends are not combined below
         state[...] = alone
-    n_before = sum(source < inbox.rank for source in inbox.sources)
+    n_before = bisect(inbox.sources, inbox.rank)
     if n_before:
         positions, rows = _combined(inbox, n_before, len(state), reduction)
         state[positions] = reduction.combine(rows, state[positions])
@@ -167,16 +168,9 @@ def contributions(
     inbox: Inbox, own_positions: NDArray[np.int64], own_rows: NDArray[Any]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
     """Positions and rows of every contributor in rank order, the rank's own among them."""
-    own_given = False
-    for source, positions, payload in zip(
-        inbox.sources, inbox.positions, inbox.payloads, strict=True
-    ):
-        if not own_given and source > inbox.rank:
-            own_given = True
-            yield own_positions, own_rows
-        yield positions, payload
-    if not own_given:
-        yield own_positions, own_rows
+    given = list(zip(inbox.positions, inbox.payloads, strict=True))
+    given.insert(bisect(inbox.sources, inbox.rank), (own_positions, own_rows))
+    yield from given
 
 
 def _check_agreement(rows: NDArray[Any], inbox: Inbox) -> None:

@@ -29,6 +29,8 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -492,7 +494,9 @@ def _sparse_rounds(
         source, destination = pairs_of(step, n_ranks)
         inboxes = [ValueInbox(rank, [], []) for rank in range(n_ranks)]
         messages = []
-        for sender, receivers in _by_sender(source, destination):
+        pairs = zip(source.tolist(), destination.tolist(), strict=True)
+        for sender, of_sender in groupby(pairs, itemgetter(0)):
+            receivers = [receiver for _, receiver in of_sender]
             packed = pack_step(held[sender], sender, receivers, step)
             for receiver, message in zip(receivers, packed, strict=True):
                 inboxes[receiver].sources.append(sender)  # they rise
@@ -506,15 +510,6 @@ def _sparse_rounds(
             _combined(step, own, inbox, density, shared)
             for own, inbox in zip(held, inboxes, strict=True)
         ]
-
-
-def _by_sender(source: NDArray[Any], destination: NDArray[Any]) -> Iterator[tuple[int, list[int]]]:
-    senders, first = np.unique(source, return_index=True)
-    yield from zip(
-        senders.tolist(),
-        (ranks.tolist() for ranks in np.split(destination, first[1:])),
-        strict=True,
-    )
 
 
 def _combined(
