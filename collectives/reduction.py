@@ -176,4 +176,4 @@ def contributions(
 def _check_agreement(rows: NDArray[Any], inbox: Inbox) -> None:
     for source, payload in zip(inbox.sources[:1], inbox.payloads[:1], strict=True):
         pair = (inbox.rank, rows), (source, payload)  # the others are like the first one
-        require_same_arrays("the rows of a collective", *pair, rows=True)
+        require_same_arrays("what they send and hold", *pair, rows=True)

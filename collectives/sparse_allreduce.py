@@ -321,6 +321,6 @@ def checked_switch(switch: Any) -> CostModel | float:
     """A model, or the share of entries from which a range is dense."""
     if isinstance(switch, CostModel):
         return switch
-    if not isinstance(switch, Real) or not 0.0 < switch <= 1.0:  # NaN fails too
+    if not isinstance(switch, Real) or not 0.0 < float(switch) <= 1.0:  # NaN fails too
         raise InputError(f"switch_density is a share, above 0 and at most 1; got {switch!r}.")
     return float(switch)
