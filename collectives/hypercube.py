@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,8 +43,6 @@ from daskpart.errors import InputError
 
 from .plan import Plan, Round
 from .sparse_steps import Step, pairs_of, steps_of
-
-Ranks = NDArray[np.int32]
 
 
 @dataclass(frozen=True, repr=False)
@@ -213,10 +212,9 @@ def hypercube_allreduce_plan(n_ranks: int) -> Plan:
     return Plan("allreduce", 1, tuple(rounds))
 
 
-def hypercube_edges(n_ranks: int) -> list[tuple[Ranks, Ranks]]:
+def hypercube_edges(n_ranks: int) -> list[tuple[NDArray[Any], NDArray[Any]]]:
     """Sources and destinations of the messages of an expand, round by round, sources rising."""
-    rounds = [pairs_of(step, n_ranks) for step in _steps(n_ranks)]
-    return [(source.astype(np.int32), other.astype(np.int32)) for source, other in rounds]
+    return [pairs_of(step, n_ranks) for step in _steps(n_ranks)]
 
 
 def _steps(n_ranks: int) -> tuple[Step, ...]:

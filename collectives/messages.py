@@ -27,7 +27,7 @@ from daskpart._floor.checks import ranks_disagree, require_same_arrays
 from daskpart.errors import InputError
 
 from .large_arrays import copied
-from .plan import Plan, RankRound, Round
+from .plan import Plan, RankRound, Round, as_int32, check_pairs
 
 if TYPE_CHECKING:
     from .communicator import PerRank
@@ -305,24 +305,18 @@ class Exchange:
     destination: NDArray[np.int32]
 
     def __post_init__(self) -> None:
-        for ranks in (self.source, self.destination):
-            if ranks.size and not 0 <= ranks.min() <= ranks.max() < self.n_ranks:
-                raise InputError(
-                    f"An exchange of {self.n_ranks} ranks names ranks {ranks.min()} to "
-                    f"{ranks.max()}; allowed are 0 to {self.n_ranks - 1}."
-                )
-        if (self.source == self.destination).any():
-            rank = int(self.source[self.source == self.destination][0])
-            raise InputError(f"Rank {rank} would send to itself; it has its own value.")
-        order = self.source.astype(np.int64) * self.n_ranks + self.destination
-        if (np.diff(order) <= 0).any():
-            raise InputError("Pairs of ranks must rise and come once; use Exchange.from_pairs.")
+        for name in ("source", "destination"):
+            object.__setattr__(self, name, as_int32(name, getattr(self, name)))
+        check_pairs("An exchange", self.n_ranks, self.source, self.destination)
 
     @classmethod
     def from_pairs(cls, n_ranks: int, pairs: Iterable[tuple[int, int]]) -> Exchange:
         """Of (source, destination) pairs in any order."""
-        ordered = np.array(sorted(pairs), dtype=np.int32).reshape(-1, 2)
-        return cls(n_ranks, ordered[:, 0].copy(), ordered[:, 1].copy())
+        held = sorted(pairs)
+        if wrong := [pair for pair in held if len(pair) != 2]:
+            raise InputError(f"Pairs are (source, destination); got {wrong[0]!r}.")
+        ordered = np.array(held).reshape(-1, 2)
+        return cls(n_ranks, ordered[:, 0], ordered[:, 1])
 
     @cached_property
     def of_ranks(self) -> list[RankExchange]:

@@ -89,7 +89,7 @@ class Round:
 
     def __post_init__(self) -> None:
         for name in ("source", "destination", "items"):
-            object.__setattr__(self, name, _int32(name, getattr(self, name)))
+            object.__setattr__(self, name, as_int32(name, getattr(self, name)))
         object.__setattr__(self, "pointer", np.asarray(self.pointer, dtype=np.int64))
         _check_round(self)
 
@@ -110,10 +110,11 @@ class Round:
         InputError
             For a rank or item outside, a transfer that is named twice, or one to the same rank.
         """
-        source = _int32("source", source).astype(np.int64)
-        destination = _int32("destination", destination).astype(np.int64)
-        item = _int32("items", items).astype(np.int64)
-        _check_names(n_ranks, source, destination, item)  # a key of others would be one of these
+        source = as_int32("source", source).astype(np.int64)
+        destination = as_int32("destination", destination).astype(np.int64)
+        item = as_int32("items", items).astype(np.int64)
+        _check_ranks("A round", n_ranks, source, destination)  # else a key would be that of others
+        _check_items(item)
         span = int(item.max(initial=0)) + 1
         if n_ranks**2 * span < 2**63:  # one sort of single numbers is far quicker than a lexsort
             key = (source * n_ranks + destination) * span + item
@@ -329,35 +330,52 @@ def _check_round(entry: Round) -> None:
     lengths = np.diff(entry.pointer)
     if entry.pointer[0] != 0 or entry.pointer[-1] != len(entry.items) or (lengths < 0).any():
         raise InputError("The pointer of a round must rise from 0 to the number of its items.")
-    _check_names(entry.n_ranks, entry.source, entry.destination, entry.items)
-    if (entry.source == entry.destination).any():
-        rank = int(entry.source[entry.source == entry.destination][0])
-        raise InputError(f"Rank {rank} sends a message to itself.")
-    if (np.diff(entry.source.astype(np.int64) * entry.n_ranks + entry.destination) <= 0).any():
-        raise InputError("Messages of a round must stand in order of (source, destination).")
+    check_pairs("A round", entry.n_ranks, entry.source, entry.destination)
+    _check_items(entry.items)
     if (steps_within(entry.items, entry.pointer) <= 0).any():
         raise InputError("The items of a message must stand in rising order, each once.")
 
 
-def _check_names(
-    n_ranks: int, source: NDArray[Any], destination: NDArray[Any], items: NDArray[Any]
+def check_pairs(
+    what: str, n_ranks: int, source: NDArray[np.int32], destination: NDArray[np.int32]
 ) -> None:
-    """Refuse ranks that are outside, and items below 0."""
-    ranks = np.concatenate((source, destination))
+    """Refuse ranks that are outside, a message to oneself, and pairs that do not rise."""
+    _check_ranks(what, n_ranks, source, destination)
+    if (source == destination).any():
+        rank = int(source[source == destination][0])
+        raise InputError(f"Rank {rank} would send to itself; it has its own value.")
+    if (np.diff(source.astype(np.int64) * n_ranks + destination) <= 0).any():
+        raise InputError(
+            "Pairs of ranks must stand in order of (source, destination) and come once; "
+            "Round.from_transfers and Exchange.from_pairs sort."
+        )
+
+
+def _check_ranks(what: str, n_ranks: int, *ends: NDArray[Any]) -> None:
+    if len({each.shape for each in ends}) > 1:
+        shapes = ", ".join(str(each.shape) for each in ends)
+        raise InputError(f"{what} needs as many sources as destinations; got shapes {shapes}.")
+    ranks = np.concatenate(ends)
     if ranks.size and (ranks.min() < 0 or ranks.max() >= n_ranks):
-        raise InputError(f"A round of {n_ranks} ranks names ranks {ranks.min()}..{ranks.max()}.")
+        raise InputError(
+            f"{what} of {n_ranks} ranks names ranks {ranks.min()}..{ranks.max()}; allowed are "
+            f"0 to {n_ranks - 1}."
+        )
+
+
+def _check_items(items: NDArray[Any]) -> None:
     if items.size and items.min() < 0:
         raise InputError(f"A round names item {items.min()}; items start at 0.")
 
 
-def _int32(name: str, values: ArrayLike) -> NDArray[np.int32]:
+def as_int32(name: str, values: ArrayLike) -> NDArray[np.int32]:
     """Whole numbers that int32 has, as such: others would become something else."""
     given = np.asarray(values)
     if given.dtype == np.int32:
         return given
     found = given.astype(np.int32) if given.dtype.kind in "iu" or not given.size else None
     if found is None or not np.array_equal(found, given):
-        raise InputError(f"{name} of a round: give whole numbers below 2**31, got {given.dtype}")
+        raise InputError(f"{name} of messages: give whole numbers below 2**31, got {given.dtype}")
     return found
 
 

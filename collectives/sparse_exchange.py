@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-import numpy as np
-
 from .cost_model import CostModel
 from .messages import Exchange, Payload, ValueInbox
 from .reduction import Reduction
@@ -35,7 +33,7 @@ class Ring:
 @cache
 def exchange_of(step: Step, n_ranks: int) -> Exchange:
     """Who sends to whom in a step."""
-    return Exchange(n_ranks, *(ranks.astype(np.int32) for ranks in pairs_of(step, n_ranks)))
+    return Exchange(n_ranks, *pairs_of(step, n_ranks))
 
 
 def pack_step(

@@ -150,7 +150,7 @@ def core_of(n_ranks: int) -> int:
     return 1 << (n_ranks.bit_length() - 1)
 
 
-def pairs_of(step: Step, n_ranks: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def pairs_of(step: Step, n_ranks: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Sources and destinations of a step's messages, in order of (source, destination)."""
     ranks, folded = np.arange(step.n_parts), np.arange(step.n_parts, n_ranks)
     if step.kind == "fold":

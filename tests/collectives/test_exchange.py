@@ -130,8 +130,15 @@ def test_a_message_to_several_ranks(make_communicator, length):
         ([(0, 0)], "Rank 0 would send to itself"),
         ([(0, 3)], "allowed are 0 to 2"),
         ([(0, 1), (0, 1)], "come once"),
+        ([(0, 1.5)], "of messages: give whole numbers"),
+        ([(0, 1, 1), (2, 2, 0)], r"Pairs are \(source, destination\); got \(0, 1, 1\)"),
     ],
 )
 def test_bad_exchanges(pairs, message):
     with pytest.raises(InputError, match=message):
         Exchange.from_pairs(3, pairs)
+
+
+def test_an_exchange_has_as_many_sources_as_destinations():
+    with pytest.raises(InputError, match=r"as many sources as destinations; got .*\(1,\).*\(2,\)"):
+        Exchange(3, [0], [1, 2])

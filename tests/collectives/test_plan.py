@@ -166,7 +166,7 @@ def test_rounds_too_wide_for_one_sort_key():
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        (([0], [0], [0, 1], [3]), "Rank 0 sends a message to itself"),
+        (([0], [0], [0, 1], [3]), "Rank 0 would send to itself"),
         (([0], [3], [0, 1], [3]), "names ranks 0..3"),
         (([1, 0], [0, 1], [0, 1, 2], [3, 3]), "order of"),
         (([0, 0], [1, 1], [0, 1, 2], [3, 3]), "order of"),
