@@ -58,6 +58,10 @@ def cost_model_of(communicator: Communicator, again: bool = False) -> CostModel:
     communicator : Communicator
     again : bool
         Measure anew: the machine was busy, or is now.
+
+    Returns
+    -------
+    CostModel
     """
     model = None if again else known_cost_model(communicator)
     if model is None:

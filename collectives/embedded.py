@@ -81,6 +81,10 @@ def prepare_embedded(
     label : str, optional
         Name of its rounds in `counters`; default ``plan.kind``.
 
+    Returns
+    -------
+    PreparedEmbedding
+
     Raises
     ------
     InputError
@@ -120,8 +124,10 @@ def embedded_expand(
         Of an expand plan.
     values : PerRank
         State of each rank; spent, as in `Communicator.update`.
-    pack, place, **static
+    pack, place : callable
         As for `expand`. `pack` is called once, for all rows that start at the rank.
+    **static
+        As for `expand`.
 
     Returns
     -------
@@ -148,6 +154,8 @@ def embedded_expand_allreduce(
 
     Parameters
     ----------
+    communicator, prepared, values, pack, place, **static
+        As for `embedded_expand`.
     payload : PerRank of numbers or arrays
         Equal in shape and dtype on all ranks. The plan must leave room: ``rows_for_payload(
         payload bytes, row bytes)``. `pack` is called on every rank, on some with no positions.
@@ -183,13 +191,25 @@ def embedded_reduce(
 
     Parameters
     ----------
+    communicator : Communicator
     prepared : PreparedEmbedding
         Of a reduce plan.
+    values : PerRank
+        State of each rank; spent, as in `Communicator.update`.
+    pack : callable
+        As for `embedded_expand`.
     combine : callable, optional
         ``combine(state, inbox, **static)`` as for `reduce`. Default: rows of an array, combined by
         `reduction`.
     reduction : Reduction
         How copies combine on the way.
+    **static
+        As for `reduce`.
+
+    Returns
+    -------
+    PerRank
+        The new states. Cost: as of `embedded_expand`.
     """
     values, _ = _embedded(
         communicator, prepared, "reduce", values, None, pack, combine, static, reduction=reduction
@@ -212,7 +232,17 @@ def embedded_reduce_allreduce(
 ) -> tuple[PerRank, PerRank]:
     """`embedded_reduce`, and the allreduce of a small dense value in the same messages.
 
-    Parameters and result are those of `embedded_reduce` and `embedded_expand_allreduce`.
+    Parameters
+    ----------
+    communicator, prepared, values, pack, combine, reduction, **static
+        As for `embedded_reduce`.
+    payload, payload_reduction
+        As for `embedded_expand_allreduce`.
+
+    Returns
+    -------
+    new states, payload : PerRank
+        As of `embedded_expand_allreduce`.
     """
     return _embedded(
         communicator, prepared, "reduce", values, payload, pack, combine, static, payload_reduction,

@@ -203,6 +203,11 @@ def hypercube_allreduce_plan(n_ranks: int) -> Plan:
     ----------
     n_ranks : int
         Any number; ranks from 2^⌊log2 n_ranks⌋ on fold onto a partner.
+
+    Returns
+    -------
+    Plan
+        Of kind "allreduce".
     """
     n_ranks = whole_number(n_ranks, "n_ranks", 1)
     rounds = [
@@ -229,6 +234,11 @@ def concurrent_volume(plan: Plan) -> int:
     ----------
     plan : Plan
         Any plan; the payload of an embedded one is left out.
+
+    Returns
+    -------
+    int
+        In rows.
     """
     volume = 0
     n_items = plan.carried.n_items if isinstance(plan, EmbeddedPlan) else plan.n_items
@@ -240,7 +250,18 @@ def concurrent_volume(plan: Plan) -> int:
 
 
 def rows_for_payload(payload_bytes: int, row_bytes: int) -> int:
-    """Rows of `row_bytes` bytes that hold a dense payload and its 8 bytes of description."""
+    """Rows of `row_bytes` bytes that hold a dense payload and its 8 bytes of description.
+
+    Parameters
+    ----------
+    payload_bytes, row_bytes : int
+        Bytes of the payload of a rank, and of one row of the plan.
+
+    Returns
+    -------
+    int
+        For `embed(…, payload_rows=)`.
+    """
     payload_bytes = whole_number(payload_bytes, "payload_bytes", 0)
     row_bytes = whole_number(row_bytes, "row_bytes", 1)
     return -(-(payload_bytes + 8) // row_bytes)

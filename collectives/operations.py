@@ -43,6 +43,8 @@ def expand(
         ``pack(state, positions)`` gives one row a position. Default: rows of an array.
     place : callable
         ``place(state, inbox, **static)`` gives the new state. Default: overwrite rows of an array.
+    **static
+        The same on every rank; handed to `place`.
 
     Returns
     -------
@@ -64,9 +66,26 @@ def reduce(
 ) -> PerRank:
     """Send every sharer's row of an item to its owner, which combines them in rank order.
 
-    Parameters are those of `expand`; ``combine(state, inbox, **static)`` puts the owner's own row
-    at its own rank's position (see `contributions`). Default: rows of an array, summed; another
-    reduction by ``reduction=``.
+    Parameters
+    ----------
+    communicator : Communicator
+    prepared : PreparedPlan
+        A reduce plan after `Communicator.prepare`.
+    values : PerRank
+        State of each rank; spent, as in `Communicator.update`.
+    pack : callable
+        As for `expand`.
+    combine : callable
+        ``combine(state, inbox, **static)`` gives the new state, with the owner's own row at its own
+        rank's position (see `contributions`). Default: rows of an array, summed; another reduction
+        by ``reduction=``.
+    **static
+        The same on every rank; handed to `combine`.
+
+    Returns
+    -------
+    PerRank
+        The new states. Cost: as of `expand`.
     """
     prepared.require("reduce")
     return _run(communicator, prepared, values, pack, combine, static)
@@ -127,6 +146,11 @@ def allreduce(
 
 @collective
 def barrier(communicator: Communicator) -> None:
-    """Wait until every rank has come here; moves no rows."""
+    """Wait until every rank has come here; moves no rows.
+
+    Parameters
+    ----------
+    communicator : Communicator
+    """
     zeros = communicator.values([0] * communicator.n_ranks)
     communicator.fold(zeros, SUM.fold, label="barrier").result()

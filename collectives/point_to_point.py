@@ -78,7 +78,15 @@ def expand_plan(connectivity: ItemParts, owners: ArrayLike | None = None) -> Pla
 def reduce_plan(connectivity: ItemParts, owners: ArrayLike | None = None) -> Plan:
     """Plan that carries every item from all ranks that touch it to its owner.
 
-    The dual of `expand_plan`, which documents parameters and errors.
+    Parameters
+    ----------
+    connectivity, owners
+        As for `expand_plan`, with its errors.
+
+    Returns
+    -------
+    Plan
+        One round, the messages of `expand_plan` the other way.
     """
     return expand_plan(connectivity, owners).reversed()
 

@@ -105,14 +105,39 @@ def require_reduction(given: object) -> None:
 
 
 def pack_rows(value: NDArray[Any], positions: NDArray[np.int64]) -> NDArray[Any]:
-    """Rows of an array at the given positions; a `pack` for states that are plain arrays."""
+    """Rows of an array at the given positions; a `pack` for states that are plain arrays.
+
+    Parameters
+    ----------
+    value : array of shape (n_rows, ...)
+    positions : int array of shape (n,)
+
+    Returns
+    -------
+    array of shape (n, ...)
+        A copy.
+    """
     return value.take(positions, axis=0)
 
 
 def place_rows(state: NDArray[Any], inbox: Inbox) -> NDArray[Any]:
     """Write the received rows over the state's own; a `place` for expands of plain arrays.
 
-    InputError for rows of another dtype or shape than the state's, which NumPy would make fit.
+    Parameters
+    ----------
+    state : array of shape (n_rows, ...)
+        Changed in place.
+    inbox : Inbox
+
+    Returns
+    -------
+    array
+        `state`.
+
+    Raises
+    ------
+    InputError
+        For rows of another dtype or shape than the state's, which NumPy would make fit.
     """
     _check_agreement(state, inbox)
     for positions, payload in zip(inbox.positions, inbox.payloads, strict=True):
@@ -123,7 +148,22 @@ def place_rows(state: NDArray[Any], inbox: Inbox) -> NDArray[Any]:
 def combine_rows(state: NDArray[Any], inbox: Inbox, *, reduction: Reduction = SUM) -> NDArray[Any]:
     """Combine received rows with the state's own, in rank order; a `combine` for plain arrays.
 
-    InputError as of `place_rows`.
+    Parameters
+    ----------
+    state : array of shape (n_rows, ...)
+        Changed in place.
+    inbox : Inbox
+    reduction : Reduction
+
+    Returns
+    -------
+    array
+        `state`.
+
+    Raises
+    ------
+    InputError
+        As of `place_rows`.
     """
     _check_agreement(state, inbox)
     alone = reduction.alone(state)
@@ -167,7 +207,18 @@ def _combined(
 def contributions(
     inbox: Inbox, own_positions: NDArray[np.int64], own_rows: NDArray[Any]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-    """Positions and rows of every contributor in rank order, the rank's own among them."""
+    """Positions and rows of every contributor in rank order, the rank's own among them.
+
+    Parameters
+    ----------
+    inbox : Inbox
+    own_positions : int array of shape (n,)
+    own_rows : array of shape (n, ...)
+
+    Yields
+    ------
+    positions, rows
+    """
     given = list(zip(inbox.positions, inbox.payloads, strict=True))
     given.insert(bisect(inbox.sources, inbox.rank), (own_positions, own_rows))
     yield from given

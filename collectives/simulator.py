@@ -268,6 +268,10 @@ def simulate_allreduce(
     alpha, beta : float
         Seconds a message, seconds a byte.
 
+    Returns
+    -------
+    Simulation
+
     Examples
     --------
     >>> from daskpart.collectives import simulate_allreduce
@@ -374,6 +378,11 @@ def random_vectors(
         Every index as likely as another; or index i with a weight of 1/(i + 1), so that the ranks'
         entries coincide often (and a rank has fewer than asked for).
     random_state : int
+
+    Returns
+    -------
+    list of int arrays
+        Indices of each rank, rising.
     """
     n_ranks = whole_number(n_ranks, "n_ranks", 1)
     Problem(n_ranks, size, whole_number(entries, "entries", 0))  # checks that they fit

@@ -136,9 +136,20 @@ def post_sparse_allreduce(
 ) -> PendingAllreduce:
     """Begin a `sparse_allreduce`: its first messages are on their way when this returns.
 
-    Same parameters; "auto" chooses `among` these. Compute something else, then call `collect` on
-    what this returns. With `agreed`, the caller vouches that each rank gives a `Stream`, of one
-    shape and dtype and with the same `cuts`: a named algorithm sends no message but its own.
+    Parameters
+    ----------
+    communicator, values, reduction, algorithm, group, degrees, model, switch_density
+        As for `sparse_allreduce`, with its errors.
+    among : tuple of str
+        The algorithms that "auto" chooses from.
+    agreed : bool
+        The caller vouches that each rank gives a `Stream`, of one shape and dtype and with the same
+        `cuts`: a named algorithm sends no message but its own.
+
+    Returns
+    -------
+    PendingAllreduce
+        Compute something else, then call its `collect`.
     """
     require_reduction(reduction)
     if algorithm == "auto":

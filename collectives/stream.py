@@ -201,6 +201,11 @@ def stream_of(data: Any, *, reduction: Reduction = SUM) -> Stream:
     reduction : Reduction
         Its neutral element is what absent entries stand for.
 
+    Returns
+    -------
+    Stream
+        Of sparse entries, but where `data` is a dense `Stream`.
+
     Raises
     ------
     InputError

@@ -227,7 +227,21 @@ def topk_select(
 
 
 def start_feedback(communicator: Communicator, size: int, dtype: DTypeLike = np.float32) -> PerRank:
-    """A `Feedback` a rank for gradients of a size, before the first step."""
+    """A `Feedback` a rank for gradients of a size, before the first step.
+
+    Parameters
+    ----------
+    communicator : Communicator
+    size : int
+        Numbers of a gradient.
+    dtype : dtype
+        float32 or float64, as the gradients.
+
+    Returns
+    -------
+    PerRank of Feedback
+        With residuals of zero.
+    """
     ranks = communicator.values(list(range(communicator.n_ranks)))
     return communicator.map(partial(Feedback.zeros, size, np.dtype(dtype)), ranks)
 

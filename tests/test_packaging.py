@@ -322,6 +322,12 @@ PUBLIC = [
     *(name for name in daskpart.__all__ if not inspect.ismodule(getattr(daskpart, name))),
     *("parsa.partition", "parsa.ParsaResult", "parsa.Bipartite", "parsa.BlockFolder"),
     *("owners.packed_owners", "owners.hypercube_volume", "partitioners.comparison.Comparison"),
+    # its classes are data of which the attributes are told
+    *(
+        f"collectives.{name}"
+        for name in daskpart.collectives.__all__
+        if inspect.isfunction(getattr(daskpart.collectives, name))
+    ),
 ]
 
 
