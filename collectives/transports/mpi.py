@@ -269,7 +269,7 @@ class MakeEndpoint:
 class MpiCommunicator(SpmdCommunicator):
     """Ranks as long tasks on workers that are MPI ranks; they send to each other by MPI.
 
-    Parameters and errors are those of `SpmdCommunicator`; InputError also if the workers were not
+    Parameters and errors are those of `DaskCommunicator`; InputError also if the workers were not
     started by MPI, as `dask_mpi.initialize` does.
     """
 

@@ -44,32 +44,7 @@ _PROGRESS_SECONDS = 10.0  # a worker may be longer busy, with the GIL: that tell
 class SpmdCommunicator(RankedCommunicator):
     """Ranks as long tasks on the workers of a Dask cluster.
 
-    Parameters
-    ----------
-    n_ranks : int
-        At most as many as the workers have threads, or see `oversubscribe`.
-    client : distributed.Client, optional
-        Default: the current one.
-    placement : sequence of str, optional
-        Worker address of each rank. Default: round-robin over the workers by their names.
-    timeout : float, optional
-        Seconds that a rank waits for one message; default: Dask's setting ``daskpart.timeout``, or
-        600.
-    start_seconds : float, optional
-        How long to wait until there are workers with threads enough, again until they are free, and
-        again until all ranks run; default: Dask's setting ``daskpart.start-seconds``, or 30.
-    oversubscribe : bool
-        Whether several ranks may share a thread where there are more ranks than threads.
-
-    Raises
-    ------
-    InputError
-        If there is no client, or more ranks than threads; a `WorkersBusyError` if another
-        communicator holds the workers, or ranks did not start in time.
-    WorkerLostError
-        If a worker was lost. The ranks are gone; make a new communicator.
-    TimeoutError
-        If a message did not come in time.
+    Parameters and errors are told at `DaskCommunicator`, the public face.
     """
 
     _needs = "make one, distributed.Client(…)"  # what to do where there is no client
