@@ -155,7 +155,7 @@ class SpmdCommunicator(RankedCommunicator):
         of_workers = self._cluster.on_all(on_worker.missing_ranks, self.run_id, seconds)
         missing = sorted(rank for of_worker in of_workers for rank in of_worker)
         if missing:
-            self._cluster.require_workers()
+            self._require_ranks()
             where = ", ".join(f"{rank} on {self.placement[rank]}" for rank in missing)
             raise WorkersBusyError(
                 f"After {seconds:g} s these ranks do not run: {where}. Other tasks keep the "
@@ -195,7 +195,7 @@ class SpmdCommunicator(RankedCommunicator):
         for of_ranks in answered:
             if of_ranks is None:
                 self._broken = "a worker no longer knows them, they were cancelled."
-                self._cluster.require_workers()
+                self._require_ranks()
                 raise WorkerLostError("A worker no longer knows its ranks: they were cancelled.")
             answers.extend(map(pickle.loads, of_ranks))
         answers.sort(key=lambda answer: answer.rank)
@@ -223,7 +223,7 @@ class SpmdCommunicator(RankedCommunicator):
             return [said[place] for place in workers]
 
         def look() -> None:
-            self._cluster.require_workers()
+            self._require_ranks()
             found = self._cluster.answered(lambda: self._deadlock(request.run))
             if found is not None and found == reasons[-1]:
                 self._cluster.on_those_left(on_worker.stop_run, self.run_id, request.run, found)
@@ -232,6 +232,15 @@ class SpmdCommunicator(RankedCommunicator):
         answers = self._cluster.watched(all_of_them, look)
         stopped = [r for r, before in zip(reasons[1:], reasons, strict=False) if r and r == before]
         return answers, stopped[0] if stopped else None
+
+    def _require_ranks(self) -> None:
+        """Raise WorkerLostError if a worker is gone, or a rank, which would never answer."""
+        self._cluster.require_workers()
+        for rank, task in enumerate(self._tasks):
+            if task.status == "error":
+                error = task.exception()
+                told = f"Rank {rank} ended with {type(error).__name__}, outside of a text."
+                raise WorkerLostError(f"{told} Make a new communicator.") from error
 
     def _parts(self, own: dict[Number, list[bytes]]) -> list[tuple[list[str], bytes]]:
         of_worker: dict[str, dict[int, dict[Number, bytes]]] = defaultdict(dict)

@@ -23,6 +23,7 @@ from exchange_text import (
 )
 from spmd_steps import (
     BOUND,
+    assert_a_rank_that_ends_is_told,
     assert_cancelled_run_ends,
     assert_nothing_left,
     assert_ranks_that_disagree_are_told,
@@ -80,6 +81,7 @@ def faults(client):
     assert_threads_run_at_once(make)
     assert_timeout_names_both(make)
     assert_cancelled_run_ends(make, client)
+    assert_a_rank_that_ends_is_told(make, client)
     more_ranks_than_threads(client)
     a_client_that_goes_away(client)
     assert all(groups == [] for groups in client.run(open_groups).values())

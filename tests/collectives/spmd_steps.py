@@ -139,6 +139,45 @@ def assert_cancelled_run_ends(make, client):
     assert_nothing_left(client)
 
 
+class MuteError(Exception):
+    """One that can't say what it is."""
+
+    def __str__(self):
+        raise OSError("no words")
+
+
+def fail_without_words(comm, numbers):
+    if comm.rank == 1:
+        raise MuteError
+    return allreduce(comm, numbers).result()
+
+
+def lose_a_connection(comm, numbers):
+    """As MPI may while rank 1 waits for the next run and helps messages on."""
+    if comm.rank == 1:
+        comm.endpoint.all_sent = no_words
+    return allreduce(comm, numbers).result()
+
+
+def no_words():
+    str(MuteError())
+
+
+def assert_a_rank_that_ends_is_told(make, client):
+    """One that fails outside of a text gives no answer: nobody waits for one."""
+    for text in (fail_without_words, lose_a_connection):
+        with make(3) as communicator:
+            numbers, begin = communicator.values([1, 2, 3]), time.monotonic()
+            with pytest.raises(WorkerLostError, match="Rank 1 ended with OSError") as told:
+                communicator.run(text, numbers)
+                communicator.run(text, numbers)
+            assert str(told.value.__cause__) == "no words"
+            with pytest.raises(WorkerLostError, match="The ranks are gone"):
+                communicator.run(text, numbers)
+        assert time.monotonic() - begin < BOUND
+        assert_nothing_left(client)
+
+
 def other_call(comm, numbers):
     if comm.rank == 1:
         return comm.gather(numbers)

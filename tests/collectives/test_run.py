@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from exchange_text import first_rows, items_of_ranks, random_connectivity
+from spmd_steps import fail_without_words
 
 from daskpart.collectives import (
     MAX,
@@ -142,6 +143,16 @@ def test_a_communicator_says_what_it_is():
         assert repr(comm) == "<LocalCommunicator of 3 ranks>"
         assert repr(comm.values([1, 2, 3])) == "<PerRank of 3 ranks>"
     assert repr(LocalCommunicator(1)) == "<LocalCommunicator of 1 rank>"
+
+
+@pytest.mark.parametrize("n_ranks", [2, 3])
+def test_a_rank_of_threads_that_fails_outside_of_its_text(n_ranks):
+    with threads.ThreadsCommunicator(n_ranks) as comm:
+        values = comm.values(list(range(n_ranks)))
+        for _ in range(2):
+            with pytest.raises(OSError, match="no words"):
+                comm.run(fail_without_words, values)
+        assert allreduce(comm, values).result() == sum(range(n_ranks))
 
 
 def exchange_of_all(comm, values):
