@@ -96,10 +96,11 @@ class Request:
 
 
 class RoundShare(NamedTuple):
-    """What one rank sent in one round, to each destination."""
+    """What one rank sent in one round, to each destination, and whom it has messages of."""
 
     label: str
     round_index: int
+    sources: tuple[int, ...]
     destinations: tuple[int, ...]
     rows: tuple[int, ...]
     nbytes: tuple[int, ...]
@@ -305,8 +306,8 @@ class RankCommunicator(Communicator):
             rows.extend([n_rows] * len(destinations))
             sizes.extend([nbytes] * len(destinations))
             self._send(call, destinations, payload)
-        ranks = tuple(half.destinations)
-        self._count(RoundShare(pending.label, pending.index, ranks, tuple(rows), tuple(sizes)))
+        ends = tuple(half.sources), tuple(half.destinations)
+        self._count(RoundShare(pending.label, pending.index, *ends, tuple(rows), tuple(sizes)))
         self._answer.seconds_computing += self._note(SENDING, pending.label, begin, sum(sizes))
         return call
 
@@ -338,14 +339,14 @@ class RankCommunicator(Communicator):
             result = self._timed(function, [every], static)
             if others:
                 self._send(back, others, result)
-            self._count(RoundShare(label, 0, (), (), ()))
+            self._count(RoundShare(label, 0, others, (), (), ()))
             sizes = (value_bytes(result),) * len(others)
-            self._count(RoundShare(label, 1, others, (0,) * len(others), sizes))
+            self._count(RoundShare(label, 1, (), others, (0,) * len(others), sizes))
         else:
             # a copy: the text may overwrite its value before rank 0 has read this
             self._send(there, (0,), duplicate(values.content))
-            self._count(RoundShare(label, 0, (0,), (0,), (value_bytes(values.content),)))
-            self._count(RoundShare(label, 1, (), (), ()))
+            self._count(RoundShare(label, 0, (), (0,), (0,), (value_bytes(values.content),)))
+            self._count(RoundShare(label, 1, (0,), (), (), ()))
             result = self._receive(back, 0, label)
         return Replicated(self, result)
 

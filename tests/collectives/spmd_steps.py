@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 
-from daskpart.collectives import allreduce, barrier
+from daskpart.collectives import allreduce, barrier, broadcast
 from daskpart.collectives.messages import Exchange
 from daskpart.collectives.transports.lease import leased_runs
 from daskpart.collectives.transports.worker import open_sessions
@@ -203,6 +204,22 @@ def wait_in_a_circle(comm, numbers):
     return comm.collect(pending, numbers, lambda state, inbox: state)
 
 
+def every_rank_the_root(comm, numbers, *, algorithm):
+    return broadcast(comm, numbers, root=comm.rank, algorithm=algorithm)
+
+
+def once_more_on_rank_0(comm, numbers):
+    for _ in range(2 if comm.rank == 0 else 1):
+        numbers = broadcast(comm, numbers, algorithm="direct")
+    return numbers
+
+
+def awaited_in_vain(comm, numbers):
+    """Rank 2 does not ask for it, but would wait."""
+    exchange = Exchange.from_pairs(3, [(0, 2)] if comm.rank == 2 else [])
+    return comm.post_values(exchange, comm.values([(np.ones(1),)] * 3), pack_arrays)
+
+
 def assert_ranks_that_disagree_are_told(communicator):
     """An error that names both calls, within seconds, and the ranks go on."""
     numbers = communicator.values([1, 2, 3])
@@ -214,6 +231,16 @@ def assert_ranks_that_disagree_are_told(communicator):
         (past_it, r"rank 0 waits in call 1 .* rank 1, which sent none"),
         (ended_early, r"rank 0 waits in call 1 .* rank 1, whose text has ended"),
         (wait_in_a_circle, r"wait for each other: rank 0 waits in call 1"),
+        (
+            partial(every_rank_the_root, algorithm="direct"),
+            r"Ranks disagree in broadcast 0: rank 0 sent to rank 1, which awaits nothing",
+        ),
+        (
+            partial(every_rank_the_root, algorithm="hypercube"),
+            r"Ranks disagree in broadcast 0: rank 2 sent to rank 0, which awaits nothing",
+        ),
+        (once_more_on_rank_0, r"Ranks disagree on how many rounds .* rank 0 in 2, rank 1 in 1"),
+        (awaited_in_vain, r"values 0: rank 2 awaits a message of rank 0, which sent none"),
     ):
         begin = time.monotonic()
         with pytest.raises(ValueError, match=message):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from exchange_text import first_rows, items_of_ranks, random_connectivity
-from spmd_steps import fail_without_words
+from spmd_steps import assert_ranks_that_disagree_are_told, fail_without_words
 
 from daskpart.collectives import (
     MAX,
@@ -153,6 +153,11 @@ def test_a_rank_of_threads_that_fails_outside_of_its_text(n_ranks):
             with pytest.raises(OSError, match="no words"):
                 comm.run(fail_without_words, values)
         assert allreduce(comm, values).result() == sum(range(n_ranks))
+
+
+def test_ranks_of_threads_that_disagree():
+    with threads.ThreadsCommunicator(3) as comm:
+        assert_ranks_that_disagree_are_told(comm)
 
 
 def exchange_of_all(comm, values):
