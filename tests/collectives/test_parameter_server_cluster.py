@@ -363,7 +363,7 @@ def read_none_of_the_next():
 )
 def test_a_message_to_a_shard_that_cannot_be_read(quiet_client, delay, program, values, options):
     with server_on(quiet_client, dtype=int, delay=delay) as server:
-        quiet_client.run(read_none_of_the_next)
+        quiet_client.run(read_none_of_the_next, workers=[server.report.places[1]])
         with pytest.raises(MemoryError, match="no room for these rows"):
             server.run(program, *values, **options)
         assert (server.values() == 0).all()
