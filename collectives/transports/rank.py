@@ -184,7 +184,7 @@ class RankCommunicator(Communicator):
         self.cost_model = request.cost_model
         if request.afresh:
             self._cache.clear()
-        self._mailbox.begin(request.run)
+        self._let_go(request)
         given: dict[Number, PerRank] = {}
         try:
             self._take_in(request, own)
@@ -206,14 +206,18 @@ class RankCommunicator(Communicator):
         answer.cost_model = self.cost_model
         return answer
 
-    def _take_in(self, request: Request, own: dict[Number, bytes]) -> None:
+    def _let_go(self, request: Request) -> None:
+        """Begin a run with what is still held."""
         dropped_numbers = list(request.dropped)
         if request.afresh:  # of what the failed run gave back the driver has no handles
             dropped_numbers += [number for number in self._held if number[0] == request.run - 1]
         for number in dropped_numbers:
-            dropped = self._held.pop(number, None)
-            if isinstance(dropped, Pending) and not dropped.collected:
-                self._mailbox.forget(dropped.content)
+            self._held.pop(number, None)
+        pending = [value for value in self._held.values() if isinstance(value, Pending)]
+        posted = {each.content.key for each in pending if not each.collected}
+        self._mailbox.begin(request.run, posted)
+
+    def _take_in(self, request: Request, own: dict[Number, bytes]) -> None:
         for number, pickled in own.items():
             self._held[number] = PerRank(self, handles.loads(pickled, _no_handles))
         for number, keys in request.keys.items():
