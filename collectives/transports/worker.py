@@ -232,6 +232,7 @@ class Session:
         self.ranks: dict[int, RankCommunicator] = {}  # those that run
         self._texts = dict.fromkeys(ranks, 0)  # of a rank, the run whose text has ended last
         self.services: dict[str, Any] = {}  # by name: what takes messages that are for no rank
+        self.between_runs = asyncio.Lock()  # of what keeps the next one waiting
         self._queues: dict[int, queue.SimpleQueue] = {r: queue.SimpleQueue() for r in ranks}
         self._owed: dict[int, asyncio.Future] = {}  # the answer of each rank to the last request
         self._running: set[int] = set()
@@ -263,11 +264,12 @@ class Session:
 
     async def execute(self, request: Request, own: dict[int, dict]) -> list[bytes]:
         """Run a text on all ranks of this worker; their answers."""
-        if self.ended is not None:
-            return [_stopped_answer(rank, self.ended) for rank in self.mailboxes]
-        self._owed = answers = {rank: self.loop.create_future() for rank in self.mailboxes}
-        for rank, answer in answers.items():
-            self._queues[rank].put((request, own.get(rank, {}), answer))
+        async with self.between_runs:
+            if self.ended is not None:
+                return [_stopped_answer(rank, self.ended) for rank in self.mailboxes]
+            self._owed = answers = {rank: self.loop.create_future() for rank in self.mailboxes}
+            for rank, answer in answers.items():
+                self._queues[rank].put((request, own.get(rank, {}), answer))
         return await asyncio.gather(*answers.values())
 
     def progress(self, run: int) -> tuple[dict[int, Standing], set[int]]:
