@@ -539,6 +539,11 @@ def collective(text: Text) -> Text:
     return cast(Text, call)
 
 
+def unchanged(value: Any, *others: Any) -> Any:
+    """The value itself, where a step must do nothing."""
+    return value
+
+
 def duplicate(value: Any) -> Any:
     """A copy that shares nothing: ``value.copy()`` where an object offers it, else a deep copy."""
     if isinstance(value, (dict, list, set)) or not callable(getattr(value, "copy", None)):

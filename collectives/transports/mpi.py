@@ -256,22 +256,6 @@ class MpiEndpoint(Endpoint):
         return self._place[source] * self._width + self._place[destination]
 
 
-class MakeEndpoint:
-    """Makes the endpoints of a session; travels to the workers.
-
-    Parameters
-    ----------
-    processes : tuple of int
-        Rank of each rank's worker in MPI.COMM_WORLD.
-    """
-
-    def __init__(self, processes: tuple[int, ...]) -> None:
-        self.processes = processes
-
-    def __call__(self, session: on_worker.Session, rank: int) -> MpiEndpoint:
-        return MpiEndpoint(session, rank, self.processes)
-
-
 class MpiCommunicator(SpmdCommunicator):
     """Ranks as long tasks on workers that are MPI ranks; they send to each other by MPI.
 
@@ -291,7 +275,7 @@ class MpiCommunicator(SpmdCommunicator):
                 "transport='mpi' needs workers that are ranks of one MPI job, started by "
                 "dask_mpi.initialize() under mpiexec; use transport='dask' on this cluster."
             )
-        return MakeEndpoint(processes)
+        return partial(MpiEndpoint, processes=processes)
 
     def _after_failure(self) -> None:
         """Messages that the failed run left in MPI's queues are taken out."""
@@ -316,11 +300,6 @@ def take_in_all(endpoints: Sequence[MpiEndpoint]) -> None:
             sent = [endpoint.all_sent() for endpoint in endpoints]
             quiet = 0 if any(came) or not all(sent) else quiet + 1
             sleep(1e-3)
-
-
-def open_groups() -> list[str]:
-    """On a worker: sessions that it holds a group of."""
-    return list(_groups)
 
 
 def mpi_processes(client: Client, workers: Any) -> tuple[int, ...] | None:

@@ -272,10 +272,6 @@ class RankCommunicator(Communicator):
                 f"What rank {self.rank} gave back cannot be pickled: {error}"
             ) from error
 
-    def connect(self) -> None:
-        """Do what all ranks must do together before the first message."""
-        self.endpoint.connect()
-
     # -- the interface ---
 
     @property

@@ -23,7 +23,7 @@ from typing import Any
 from dask.base import is_dask_collection
 from distributed import Client, Future
 
-from daskpart.collectives.communicator import Communicator
+from daskpart.collectives.communicator import Communicator, unchanged
 from daskpart.errors import InputError, WorkerLostError
 
 from . import worker as on_worker
@@ -178,8 +178,8 @@ class SpmdCommunicator(RankedCommunicator):
         if not is_dask_collection(values):
             return self._cluster.scatter(values)
         collection_keys(values, self.n_ranks)
-        brought = [
-            self._cluster.client.submit(_same, future, workers=[place], pure=False)
+        brought = [  # to the worker that this runs on
+            self._cluster.client.submit(unchanged, future, workers=[place], pure=False)
             for future, place in zip(self._cluster.persist(values), self.placement, strict=True)
         ]
         self._cluster.wait(brought)
@@ -287,9 +287,4 @@ class SpmdCommunicator(RankedCommunicator):
 
 
 def _connect(comm: Communicator) -> None:
-    comm.connect()  # type: ignore[attr-defined]
-
-
-def _same(value: Any) -> Any:
-    """Bring a value to the worker that this runs on."""
-    return value
+    comm.endpoint.connect()  # type: ignore[attr-defined]

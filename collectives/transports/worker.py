@@ -426,11 +426,6 @@ async def close_session(run_id: str, seconds: float, dask_worker: Any) -> None:
         await session.close(_CLOSED, seconds)
 
 
-async def open_sessions(dask_worker: Any) -> list[str]:
-    """Communicators that this worker holds anything of."""
-    return list(RankHost.of(dask_worker).sessions)
-
-
 def run_rank(run_id: str, rank: int) -> None:
     """The long task of a rank."""
     worker = get_worker()

@@ -11,8 +11,8 @@ import pytest
 
 from daskpart.collectives import allreduce, barrier, broadcast
 from daskpart.collectives.messages import Exchange
-from daskpart.collectives.transports.lease import leased_runs
-from daskpart.collectives.transports.worker import open_sessions
+from daskpart.collectives.transports.lease import end_lease, take_lease
+from daskpart.collectives.transports.worker import RankHost
 from daskpart.errors import DivergenceError, WorkerLostError
 
 BOUND = 20.0  # seconds; no fault may take longer to be told
@@ -284,14 +284,27 @@ def tasks_of_ranks(dask_scheduler):
     return [str(key) for key in dask_scheduler.tasks if "rank-" in str(key)]
 
 
+def sessions(dask_worker):
+    return list(RankHost.of(dask_worker).sessions)
+
+
+def lease_of_all_threads(client_id, dask_scheduler):
+    """Why nobody could have it, if so."""
+    workers = dask_scheduler.workers
+    places = [address for address, worker in workers.items() for _ in range(worker.nthreads)]
+    held = take_lease("a look", client_id, ("a look", 0), places, dask_scheduler)
+    end_lease("a look", dask_scheduler)
+    return held
+
+
 def assert_nothing_left(client, seconds=BOUND):
     """No session, no lease, no task of any run; asks until it is so, or the time is up."""
     limit = time.monotonic() + seconds
     while True:
-        sessions = [run for runs in client.run(open_sessions).values() for run in runs]
-        leases = client.run_on_scheduler(leased_runs)
+        opened = [run for runs in client.run(sessions).values() for run in runs]
+        leased = client.run_on_scheduler(lease_of_all_threads, client.id)
         tasks = client.run_on_scheduler(tasks_of_ranks)
-        if not (sessions or leases or tasks):
+        if not (opened or leased or tasks):
             return
-        assert time.monotonic() < limit, (sessions, leases, tasks)
+        assert time.monotonic() < limit, (opened, leased, tasks)
         time.sleep(0.05)
