@@ -150,7 +150,7 @@ class Communicator(ABC):
         Raises
         ------
         InputError
-            If ranks disagree in what they call; names both calls.
+            If ranks disagree in what they call, or in who sends to whom; names both.
         Exception
             What the text raised on the lowest failing rank (on `graph`, on one that failed), with a
             note that names the rank. The communicator stays usable; values that the text has spent
@@ -537,6 +537,11 @@ def collective(text: Text) -> Text:
         return text(communicator, *values, **static)
 
     return cast(Text, call)
+
+
+def unchanged(value: Any, *others: Any) -> Any:
+    """The value itself, where a step must do nothing."""
+    return value
 
 
 def duplicate(value: Any) -> Any:

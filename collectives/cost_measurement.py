@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .communicator import Communicator, PerRank
+from .communicator import Communicator, PerRank, unchanged
 from .cost_model import LONG_BYTES, SHORT_BYTES, CostModel
 from .kernels_sparse import sparse_kernels, window_bits
 from .messages import Exchange, Payload, ValueInbox
@@ -121,9 +121,9 @@ def _start(communicator: Communicator) -> PerRank:
     """As much as happens before the first step."""
     held = communicator.values([np.zeros(3)] * communicator.n_ranks)
     streams = communicator.map(stream_of, held)
-    agreed = communicator.fold(communicator.map(_unchanged, held), _largest, label="cost model")
+    agreed = communicator.fold(communicator.map(unchanged, held), _largest, label="cost model")
     agreed.result()
-    return communicator.map(_unchanged, streams, agreed)
+    return communicator.map(unchanged, streams, agreed)
 
 
 # -- messages ---
@@ -146,7 +146,7 @@ def _round_constants(communicator: Communicator) -> dict[str, float]:
     def seconds_of_bytes(n_bytes: int) -> float:
         arrays = communicator.map(_frozen_bytes, communicator.values([n_bytes] * n_ranks))
         held = communicator.settle(arrays)
-        return _seconds_of_rounds(communicator, held, 1, _pack_all, _unchanged)
+        return _seconds_of_rounds(communicator, held, 1, _pack_all, unchanged)
 
     short, empty = max(_LARGE_BYTES // n_ranks, 8), seconds_of_bytes(8)
     for name, n_bytes in (("byte", short), ("long_byte", max(_long_bytes(n_ranks), short))):
@@ -166,7 +166,7 @@ def _seconds_of_rounds(
     exchange = Exchange.from_pairs(n_ranks, pairs)
 
     def text(n_rounds: int) -> PerRank:
-        state = communicator.map(_unchanged, held)
+        state = communicator.map(unchanged, held)
         for index in range(n_rounds):
             pending = communicator.post_values(exchange, state, pack, "cost model", index)
             state = communicator.collect(pending, state, combine)
@@ -203,10 +203,6 @@ def _frozen_bytes(n_bytes: int) -> NDArray[np.uint8]:
 
 def _pack_all(array: NDArray[np.uint8], source: int, destinations: list[int]) -> list[Payload]:
     return [(array,)] * len(destinations)
-
-
-def _unchanged(value: Any, *others: Any) -> Any:
-    return value
 
 
 # -- kernels ---

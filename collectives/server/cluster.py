@@ -172,6 +172,10 @@ class WorkerShards:
     def begin(self, rank: int, run: int) -> None:
         """A rank's program begins, unless its shard has failed already."""
         self._begun[rank] = run  # before it looks: `_fail` does it the other way round
+        self.check(run)
+
+    def check(self, run: int) -> None:
+        """Raise what failed on this worker in a run, if anything did."""
         if run in self.errors:
             raise self.errors[run]
 
@@ -183,20 +187,21 @@ class WorkerShards:
         """No further message; on the event loop."""
         self._requests.put(None)
 
-    def send(self, shard: int, request: tuple) -> None:
+    def send(self, shard: int, run: int, call: Call, *request: Any) -> None:
         """Make a request to a shard, wherever it is; on the thread of a rank."""
         place = self.session.spec.placement[shard]
         if place == self.session.address:
-            self._take(shard, *request)  # which raises here, too, what a rule raises
+            self._take(shard, run, call, (request,))  # which raises here, too, what a rule raises
         else:
-            self.session.send(place, (_SERVICE, shard, encoded(request)))
+            self.session.send(place, (_SERVICE, shard, run, tuple(call), encoded(request)))
 
-    def _take(self, shard: int, run: int, call: Call, source: int, ticket: int, *rest: Any) -> None:
+    def _take(self, shard: int, run: int, call: Call, packed: tuple) -> None:
         """Do what a rank asks of a shard of this worker; if that fails, the run is over."""
-        reply = partial(self._reply, source, call, (shard, ticket))
         try:
+            source, ticket, *request = decoded(packed)
+            reply = partial(self._reply, source, call, (shard, ticket))
             with self.locks[shard]:
-                self.of_rank[shard].take(run, source, reply, *rest)
+                self.of_rank[shard].take(run, source, reply, *request)
         except BaseException as error:
             if not isinstance(error, Exception):  # of sys.exit, say
                 error = RuntimeError(f"the update ended with {type(error).__name__}: {error}")
@@ -212,10 +217,9 @@ class WorkerShards:
 
     def _work(self) -> None:
         while (message := self._requests.get()) is not None:
-            _, shard, packed = message
-            run, call, *rest = decoded(packed)
+            _, shard, run, call, packed = message
             with suppress(Exception):  # its rank raises it
-                self._take(shard, run, call, *rest)
+                self._take(shard, run, Call(*call), packed)
 
     def _fail(self, shard: int, run: int, call: Call, error: Exception) -> None:
         """An update rule failed here: its rank raises that, all others stop."""
@@ -242,8 +246,8 @@ class ClusterEndpoint(ServerEndpoint):
         self._mailbox.check()
         ticket = next(self._tickets)
         for shard, *rest in pieces:
-            request = (self._run, self._call, self.rank, ticket, kind, clock, *rest)
-            self._shards.send(shard, request)
+            request = (self.rank, ticket, kind, clock, *rest)
+            self._shards.send(shard, self._run, self._call, *request)
         return [(shard, ticket) for shard, *_ in pieces]
 
     def _collect(self, ticket: list[tuple[int, int]]) -> list[NDArray[Any]]:
@@ -268,3 +272,4 @@ class ClusterEndpoint(ServerEndpoint):
         while not self._shards.of_rank[self.rank].settled:
             self._mailbox.check()
             sleep(_LOOK_SECONDS)
+        self._shards.check(self._run)  # a message that could not be read is none to the shard

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from daskpart._floor.archive import opened_npz
 from daskpart._floor.atomic import replacing
 from daskpart._floor.checks import whole_number
-from daskpart.collectives.communicator import Communicator, PerRank
+from daskpart.collectives.communicator import Communicator, PerRank, unchanged
 from daskpart.collectives.transports import client_if_any
 from daskpart.collectives.transports.time_limits import time_limits
 from daskpart.errors import InputError
@@ -221,7 +221,7 @@ class ParameterServer:
             For `run`, instead of a sequence.
         """
         with self._alone():
-            own = self.communicator.update(_unchanged, self._per_rank(values, 0))
+            own = self.communicator.update(unchanged, self._per_rank(values, 0))
             return self.communicator.settle(own)
 
     def values(self) -> NDArray[Any]:
@@ -335,10 +335,6 @@ class ParameterServer:
             return [np.full((n, *spec.row_shape), given, spec.dtype) for n in counts]
         pieces = [given[ids] for ids in spec.directory.ids_of_shards]
         return [piece.astype(spec.dtype, copy=False) for piece in pieces]
-
-
-def _unchanged(value: Any) -> Any:
-    return value
 
 
 def _checked_delay(delay: Any) -> float:

@@ -148,7 +148,7 @@ class Cluster:
     ) -> Any:
         """Result of a coroutine on the client's loop; looks at the workers while it waits."""
         try:
-            return self._polled(begin, _POLL_SECONDS, look or self.require_workers)
+            return self._polled(begin, look or self.require_workers)
         except WorkerLostError:
             raise
         except Exception as error:
@@ -174,11 +174,9 @@ class Cluster:
             if monotonic() > deadline:
                 raise WorkerLostError(f"The scheduler was silent for {_ANSWER_SECONDS:.0f} s.")
 
-        return self._polled(begin, _POLL_SECONDS, check)
+        return self._polled(begin, check)
 
-    def _polled(
-        self, begin: Callable[[], Awaitable[Any]], interval: float, check: Callable[[], None]
-    ) -> Any:
+    def _polled(self, begin: Callable[[], Awaitable[Any]], check: Callable[[], None]) -> Any:
         if self.client.status != "running":
             raise WorkerLostError(f"The Dask client is {self.client.status}; connect a new one.")
 
@@ -189,7 +187,7 @@ class Cluster:
         try:
             while True:
                 try:
-                    return task.result(interval)
+                    return task.result(_POLL_SECONDS)
                 except TimeoutError:
                     if task.done():  # it ended with this error, or just now
                         return task.result()

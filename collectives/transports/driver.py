@@ -11,7 +11,9 @@ is, between runs. A call on the driver's communicator outside of `run` is a text
 
 A text that fails on one rank is stopped on all of them, and the communicator goes on: messages
 carry the number of their run, so nothing of it is mixed up with the next. Values that it had spent
-are lost. Where the ranks are, and how they are watched, the transports say.
+are lost. A run fails at its end, too, if a rank was sent what it did not await: as where each takes
+another rank for the root, and keeps a value of its own. Where the ranks are, and how they are
+watched, the transports say.
 """
 
 from __future__ import annotations
@@ -112,15 +114,15 @@ class RankedCommunicator(Communicator):
             raise
         for held in contents.values():  # the ranks have them now
             held.unsent = held.placed = None
-        self._count(answers)
+        disagreement = self._count(answers)
         spent = set().union(*(answer.spent for answer in answers))
         for handle in given.values():
             handle.spent = handle.spent or handle.content.number in spent
         failed = [answer for answer in answers if answer.error is not None]
-        self._afresh = bool(failed)
-        if failed:
+        self._afresh = bool(failed or disagreement)
+        if self._afresh:
             self._after_failure()
-            raise self._error_of(failed)
+            raise self._error_of(failed) if failed else InputError(disagreement)
         if answers[0].cost_model is not None and answers[0].cost_model != request.cost_model:
             remember_cost_model(self, answers[0].cost_model)
         packed = [answer.result for answer in answers if answer.result is not None]
@@ -173,8 +175,8 @@ class RankedCommunicator(Communicator):
         self._broken = str(failed[0].error)
         return WorkerLostError(f"The run was stopped. {self._broken}")
 
-    def _count(self, answers: Sequence[Answer]) -> None:
-        """Add up what the ranks say that they sent, and how long they took."""
+    def _count(self, answers: Sequence[Answer]) -> str | None:
+        """Add up what the ranks say that they sent, and how long they took; where they disagree."""
         for answer in answers:
             self._counters.seconds_computing[answer.rank] += answer.seconds_computing
             self._counters.seconds_blocked[answer.rank] += answer.seconds_blocked
@@ -183,11 +185,19 @@ class RankedCommunicator(Communicator):
                     self.timeline.add(Span(answer.rank, *span))
         shares = [list(answer.shares) for answer in answers]
         known: dict[tuple[int, ...], RoundRecord] = {}
+        disagreement = None
         # a failed run has unequal lengths: what was posted on every rank counts
         for places in zip(*[answer.rounds for answer in answers], strict=False):
             if places not in known:
-                known[places] = _joined([shares[r][place] for r, place in enumerate(places)])
+                posted = [shares[r][place] for r, place in enumerate(places)]
+                known[places] = _joined(posted)
+                disagreement = disagreement or _disagreement(posted)
             self._counters.record(known[places])
+        n_rounds = [len(answer.rounds) for answer in answers]
+        if disagreement is None and min(n_rounds) < max(n_rounds):
+            told = [f"rank {n_rounds.index(n)} in {n}" for n in (max(n_rounds), min(n_rounds))]
+            disagreement = f"Ranks disagree on how many rounds there are: {', '.join(told)}."
+        return disagreement
 
     # -- calls outside of run: texts of one call ---
 
@@ -273,3 +283,15 @@ def _joined(shares: list[RoundShare]) -> RoundRecord:
         [rows for share in shares for rows in share.rows],
         [nbytes for share in shares for nbytes in share.nbytes],
     )
+
+
+def _disagreement(shares: list[RoundShare]) -> str | None:
+    """A message of a round that only one of its two ranks knows of, in words."""
+    sent = {(rank, other) for rank, share in enumerate(shares) for other in share.destinations}
+    awaited = {(other, rank) for rank, share in enumerate(shares) for other in share.sources}
+    for source, destination in sorted(sent ^ awaited):
+        where = f"Ranks disagree in {shares[0].label} {shares[0].round_index}"
+        if (source, destination) in sent:
+            return f"{where}: rank {source} sent to rank {destination}, which awaits nothing."
+        return f"{where}: rank {destination} awaits a message of rank {source}, which sent none."
+    return None

@@ -33,7 +33,14 @@ from daskpart._floor.rank_tasks import (
     RankPlacement,
     TaskRef,
 )
-from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
+from daskpart.collectives.communicator import (
+    Communicator,
+    Pending,
+    PerRank,
+    Replicated,
+    duplicate,
+    unchanged,
+)
 from daskpart.collectives.messages import Exchange
 from daskpart.collectives.plan import Round
 from daskpart.collectives.timeline import name_of, now
@@ -136,7 +143,8 @@ class GraphCommunicator(Communicator):
 
     def _values(self, values: Any) -> PerRank:
         if is_dask_collection(values):
-            return self._map(_hold, None, [self._from_collection(values)], {})
+            # a step, to keep them where their ranks live
+            return self._map(unchanged, None, [self._from_collection(values)], {})
         if self._cluster:
             held = self._cluster.scatter(values)
             return self._known([future.key for future in held], held)
@@ -149,14 +157,16 @@ class GraphCommunicator(Communicator):
     def _map(
         self, function: Callable, state: PerRank | None, values: Sequence[Any], static: dict
     ) -> PerRank:
-        step = tasks.run_map if state is None else tasks.run_update
         inputs = values if state is None else (state, *values)
         keys = self._keys(name_of(function))
         mark = (self.run_id, self._step)
         own = {
-            key: PinnedTask(key, step, mark, rank, function, static, *inputs_of(inputs, rank))
+            key: PinnedTask(
+                key, tasks.run_map, mark, rank, function, static,
+                state is not None, *inputs_of(inputs, rank),
+            )
             for rank, key in enumerate(keys)
-        }
+        }  # fmt: skip
         return self._handle(PerRank, Node(keys, own, [value.content for value in inputs]))
 
     def _post(self, pending: Pending, values: PerRank, pack: Callable) -> Node:
@@ -191,7 +201,6 @@ class GraphCommunicator(Communicator):
         values: Sequence,
         static: dict,
     ) -> PerRank:
-        step = tasks.run_combine if state is None else tasks.run_combine_into
         inputs = values if state is None else (state, *values)
         posted: Node = pending.content
         keys = self._keys(name_of(combine))
@@ -201,8 +210,8 @@ class GraphCommunicator(Communicator):
             arriving[key[2]].append(TaskRef(key))
         own = {
             key: PinnedTask(
-                key, step, mark, combine, static, *self._half(pending, rank),
-                List(*arriving[rank]), *inputs_of(inputs, rank),
+                key, tasks.run_combine, mark, combine, static, *self._half(pending, rank),
+                List(*arriving[rank]), state is not None, *inputs_of(inputs, rank),
             )
             for rank, key in enumerate(keys)
         }  # fmt: skip
@@ -350,8 +359,3 @@ def inputs_of(values: Iterable[PerRank | Replicated], rank: int) -> list[TaskRef
     """A rank's inputs; of what all ranks agreed on, its own."""
     keys = [value.content.keys for value in values]
     return [TaskRef(of_ranks[rank if len(of_ranks) > 1 else 0]) for of_ranks in keys]
-
-
-def _hold(value: Any) -> Any:
-    """Keep a value where its rank lives."""
-    return value

@@ -42,19 +42,13 @@ def pinned_graph(
     return HighLevelGraph(layers, dependencies)
 
 
-def run_map(mark: Mark, rank: int, function: Callable, static: dict, *values: Any) -> Any:
-    """``function(*values, **static)`` on one rank."""
-    with _measured(mark, rank, function):
-        return function(*values, **static)
-
-
-def run_update(
-    mark: Mark, rank: int, function: Callable, static: dict, state: Any, *values: Any
+def run_map(
+    mark: Mark, rank: int, function: Callable, static: dict, overwrites: bool, *values: Any
 ) -> Any:
-    """Like `run_map`, on a copy of the state: Dask may need the old one again."""
-    own = duplicate(state)
+    """``function(*values, **static)`` on one rank, where it `overwrites` on a copy of the first."""
+    own = _own(values, overwrites)
     with _measured(mark, rank, function):
-        return function(own, *values, **static)
+        return function(*own, **static)
 
 
 def run_pack(mark: Mark, pack: Callable, index: int, half: Any, slot: int, value: Any) -> Any:
@@ -70,29 +64,26 @@ def run_pack(mark: Mark, pack: Callable, index: int, half: Any, slot: int, value
 
 
 def run_combine(
-    mark: Mark, combine: Callable, static: dict, half: Any, slot: int, payloads: list, *values: Any
-) -> Any:
-    """Combine all messages to a rank."""
-    own = _opened(half, slot)
-    with _measured(mark, own.rank, combine):
-        return combine(own.incoming(list(payloads)), *values, **static)
-
-
-def run_combine_into(
     mark: Mark,
     combine: Callable,
     static: dict,
     half: Any,
     slot: int,
     payloads: list,
-    state: Any,
+    overwrites: bool,
     *values: Any,
 ) -> Any:
-    """Like `run_combine`, into a copy of the rank's state."""
-    own = _opened(half, slot)
-    new_state = duplicate(state)
+    """Combine all messages to a rank, where it `overwrites` into a copy of the first value."""
+    own, state = _opened(half, slot), int(overwrites)
+    values = _own(values, overwrites)
     with _measured(mark, own.rank, combine):
-        return combine(new_state, own.incoming(list(payloads)), *values, **static)
+        inbox = own.incoming(list(payloads))
+        return combine(*values[:state], inbox, *values[state:], **static)
+
+
+def _own(values: tuple, overwrites: bool) -> tuple:
+    """Of the first value a copy, where it is overwritten: Dask may need the old one again."""
+    return (duplicate(values[0]), *values[1:]) if overwrites else values
 
 
 def _opened(half: Any, slot: int) -> RankMessages | RankExchange:

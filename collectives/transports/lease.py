@@ -59,11 +59,6 @@ def end_lease(run_id: str, dask_scheduler: Any) -> None:
     _valid(dask_scheduler).pop(run_id, None)
 
 
-def leased_runs(dask_scheduler: Any) -> list[str]:
-    """On the scheduler: the runs that hold threads."""
-    return list(_valid(dask_scheduler))
-
-
 def threads_are_free(placement: Sequence[str], dask_scheduler: Any) -> bool:
     """On the scheduler: whether ranks could begin at once: no run, no task is in their way."""
     table, workers = _valid(dask_scheduler), dask_scheduler.workers

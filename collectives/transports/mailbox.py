@@ -7,13 +7,14 @@ A message is known by its call, the number of a run and of a call within it, and
 rank, or a request to a shard of a parameter server. It carries the label of the call, and messages
 of one source arrive in the order in which they were sent; so a rank sees at once when another one
 is in another call, or past this one, and says so. Every wait ends: with the message, with the
-reason why the run was stopped, or after a time. What arrives for a run that was stopped is dropped.
+reason why the run was stopped, or after a time. What arrives for a run that was stopped is dropped,
+and of an earlier run what nobody will ask for.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Collection, Hashable
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -82,17 +83,19 @@ class Mailbox:
         self._sent: dict[int, int] = {}  # messages of this run to each rank
         self._came: dict[int, dict[int, int]] = {}  # of each run those from each rank
         self._condition = threading.Condition()
-        self._stopped: dict[int, str] = {}  # runs, and why
+        self._posted: Collection[tuple[int, int]] = ()  # calls of earlier runs
+        self._stopped: dict[int, str] = {}  # this run or later ones, and why
         self._ended: str | None = None
         self._halted: str | None = None  # why `check` raises
 
-    def begin(self, run: int) -> None:
-        """A new run."""
+    def begin(self, run: int, posted: Collection[tuple[int, int]] = ()) -> None:
+        """A new run; of earlier ones only the messages of some calls are still asked for."""
         with self._condition:
-            self.run, self._sent = run, {}
-            for earlier in [each for each in self._came if each < run]:
-                del self._came[earlier]
+            self.run, self._sent, self._posted = run, {}, posted
+            self._came = {each: came for each, came in self._came.items() if each >= run}
+            self._stopped = {each: why for each, why in self._stopped.items() if each >= run}
             self._look()
+            self._drop()
 
     def note_sent(self, destination: int) -> None:
         """The rank is about to send a message."""
@@ -110,7 +113,7 @@ class Mailbox:
         with self._condition:
             if isinstance(source, int) and call.run >= self.run:
                 self._count(call.run, source)
-            if self._ended is not None or call.run in self._stopped:
+            if self._ended is not None or self._is_over(call.key):
                 return
             self._arrived[call.key, source] = call.label, payload
             if isinstance(source, int):
@@ -181,11 +184,6 @@ class Mailbox:
             "timeout."
         )
 
-    def forget(self, call: Call) -> None:
-        """Nobody will ask for the messages of a call."""
-        with self._condition:
-            self._drop(lambda key: key == call.key)
-
     def check(self) -> None:
         """Raise RunStopped if the run was stopped; takes no lock, as ranks ask all the time."""
         if self._halted is not None:
@@ -196,7 +194,7 @@ class Mailbox:
         with self._condition:
             self._stopped.setdefault(run, reason)
             self._look()  # first: who finds that a message was dropped must see why
-            self._drop(lambda key: key[0] == run)
+            self._drop()
             self._condition.notify_all()
 
     def end(self, reason: str) -> None:
@@ -210,10 +208,15 @@ class Mailbox:
     def __len__(self) -> int:
         return len(self._arrived)
 
-    def _drop(self, unwanted: Callable[[tuple[int, int]], bool]) -> None:
+    def _drop(self) -> None:
         for place in list(self._arrived):  # `find` may take one out meanwhile, without the lock
-            if unwanted(place[0]):
+            if self._is_over(place[0]):
                 self._arrived.pop(place, None)
+
+    def _is_over(self, call: tuple[int, int]) -> bool:
+        """Whether nobody will ask for the messages of a call."""
+        run = call[0]
+        return run in self._stopped or (run < self.run and call not in self._posted)
 
     def _look(self) -> None:
         self._halted = self._ended or self._stopped.get(self.run)

@@ -62,12 +62,6 @@ def close(run: str) -> dict[Key, Note]:
         return _notes.pop(run, {})
 
 
-def open_runs() -> list[str]:
-    """Runs of which this process still holds measurements."""
-    with _lock:
-        return list(_notes)
-
-
 # -- at the driver ---
 
 

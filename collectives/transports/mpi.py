@@ -139,6 +139,7 @@ class MpiEndpoint(Endpoint):
         # process and tag, from each rank and to each: a wait asks for them again and again
         self._from = [(p, self._tag(r, rank)) for r, p in enumerate(process_of)]
         self._to = [(p, self._tag(rank, r)) for r, p in enumerate(process_of)]
+        self._torn: set[int] = set()  # ranks of which a message did not come whole
         self._group: WorkerGroup
         self._status: Any
 
@@ -195,7 +196,7 @@ class MpiEndpoint(Endpoint):
         """
         found = False
         for source in range(len(self._from)):
-            while source not in self._session.mailboxes:
+            while source not in self._session.mailboxes and source not in self._torn:
                 # its sender lives; what began to come, and is not waited for, would be lost
                 message = self._next_message(source)
                 if message is None:
@@ -206,6 +207,10 @@ class MpiEndpoint(Endpoint):
 
     def _next_message(self, source: int) -> tuple[Any, Any] | None:
         """Call and payload of the next message of a rank, if there is one."""
+        if source in self._torn:  # what comes next may be the rest of it, and no header
+            raise TimeoutError(
+                f"A message of rank {source} did not come whole before; make a new communicator."
+            )
         group = self._group
         message = group.comm.Improbe(*self._from[source], self._status)
         if message is None:
@@ -230,6 +235,7 @@ class MpiEndpoint(Endpoint):
             waited = monotonic() - begin
             if waited > self._mailbox.timeout:
                 self._group.keep(request, buffer)
+                self._torn.add(source)
                 raise TimeoutError(f"A message of rank {source} did not come whole.")
             self._group.all_sent()  # two large messages may cross
             _give_way(waited)
@@ -248,22 +254,6 @@ class MpiEndpoint(Endpoint):
     def _tag(self, source: int, destination: int) -> int:
         """Of all messages from one rank to another; the processes are known besides."""
         return self._place[source] * self._width + self._place[destination]
-
-
-class MakeEndpoint:
-    """Makes the endpoints of a session; travels to the workers.
-
-    Parameters
-    ----------
-    processes : tuple of int
-        Rank of each rank's worker in MPI.COMM_WORLD.
-    """
-
-    def __init__(self, processes: tuple[int, ...]) -> None:
-        self.processes = processes
-
-    def __call__(self, session: on_worker.Session, rank: int) -> MpiEndpoint:
-        return MpiEndpoint(session, rank, self.processes)
 
 
 class MpiCommunicator(SpmdCommunicator):
@@ -285,7 +275,7 @@ class MpiCommunicator(SpmdCommunicator):
                 "transport='mpi' needs workers that are ranks of one MPI job, started by "
                 "dask_mpi.initialize() under mpiexec; use transport='dask' on this cluster."
             )
-        return MakeEndpoint(processes)
+        return partial(MpiEndpoint, processes=processes)
 
     def _after_failure(self) -> None:
         """Messages that the failed run left in MPI's queues are taken out."""
@@ -297,7 +287,8 @@ async def sweep(name: str, dask_worker: Any) -> None:
     session = on_worker.RankHost.of(dask_worker).sessions.get(name)
     if session is not None:
         endpoints = [cast(MpiEndpoint, rank.endpoint) for rank in session.ranks.values()]
-        await asyncio.to_thread(take_in_all, endpoints)
+        async with session.between_runs:
+            await asyncio.to_thread(take_in_all, endpoints)
 
 
 def take_in_all(endpoints: Sequence[MpiEndpoint]) -> None:
@@ -309,11 +300,6 @@ def take_in_all(endpoints: Sequence[MpiEndpoint]) -> None:
             sent = [endpoint.all_sent() for endpoint in endpoints]
             quiet = 0 if any(came) or not all(sent) else quiet + 1
             sleep(1e-3)
-
-
-def open_groups() -> list[str]:
-    """On a worker: sessions that it holds a group of."""
-    return list(_groups)
 
 
 def mpi_processes(client: Client, workers: Any) -> tuple[int, ...] | None:

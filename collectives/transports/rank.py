@@ -96,10 +96,11 @@ class Request:
 
 
 class RoundShare(NamedTuple):
-    """What one rank sent in one round, to each destination."""
+    """What one rank sent in one round, to each destination, and whom it has messages of."""
 
     label: str
     round_index: int
+    sources: tuple[int, ...]
     destinations: tuple[int, ...]
     rows: tuple[int, ...]
     nbytes: tuple[int, ...]
@@ -183,7 +184,7 @@ class RankCommunicator(Communicator):
         self.cost_model = request.cost_model
         if request.afresh:
             self._cache.clear()
-        self._mailbox.begin(request.run)
+        self._let_go(request)
         given: dict[Number, PerRank] = {}
         try:
             self._take_in(request, own)
@@ -205,14 +206,18 @@ class RankCommunicator(Communicator):
         answer.cost_model = self.cost_model
         return answer
 
-    def _take_in(self, request: Request, own: dict[Number, bytes]) -> None:
+    def _let_go(self, request: Request) -> None:
+        """Begin a run with what is still held."""
         dropped_numbers = list(request.dropped)
         if request.afresh:  # of what the failed run gave back the driver has no handles
             dropped_numbers += [number for number in self._held if number[0] == request.run - 1]
         for number in dropped_numbers:
-            dropped = self._held.pop(number, None)
-            if isinstance(dropped, Pending) and not dropped.collected:
-                self._mailbox.forget(dropped.content)
+            self._held.pop(number, None)
+        pending = [value for value in self._held.values() if isinstance(value, Pending)]
+        posted = {each.content.key for each in pending if not each.collected}
+        self._mailbox.begin(request.run, posted)
+
+    def _take_in(self, request: Request, own: dict[Number, bytes]) -> None:
         for number, pickled in own.items():
             self._held[number] = PerRank(self, handles.loads(pickled, _no_handles))
         for number, keys in request.keys.items():
@@ -267,10 +272,6 @@ class RankCommunicator(Communicator):
                 f"What rank {self.rank} gave back cannot be pickled: {error}"
             ) from error
 
-    def connect(self) -> None:
-        """Do what all ranks must do together before the first message."""
-        self.endpoint.connect()
-
     # -- the interface ---
 
     @property
@@ -305,8 +306,8 @@ class RankCommunicator(Communicator):
             rows.extend([n_rows] * len(destinations))
             sizes.extend([nbytes] * len(destinations))
             self._send(call, destinations, payload)
-        ranks = tuple(half.destinations)
-        self._count(RoundShare(pending.label, pending.index, ranks, tuple(rows), tuple(sizes)))
+        ends = tuple(half.sources), tuple(half.destinations)
+        self._count(RoundShare(pending.label, pending.index, *ends, tuple(rows), tuple(sizes)))
         self._answer.seconds_computing += self._note(SENDING, pending.label, begin, sum(sizes))
         return call
 
@@ -338,14 +339,14 @@ class RankCommunicator(Communicator):
             result = self._timed(function, [every], static)
             if others:
                 self._send(back, others, result)
-            self._count(RoundShare(label, 0, (), (), ()))
+            self._count(RoundShare(label, 0, others, (), (), ()))
             sizes = (value_bytes(result),) * len(others)
-            self._count(RoundShare(label, 1, others, (0,) * len(others), sizes))
+            self._count(RoundShare(label, 1, (), others, (0,) * len(others), sizes))
         else:
             # a copy: the text may overwrite its value before rank 0 has read this
             self._send(there, (0,), duplicate(values.content))
-            self._count(RoundShare(label, 0, (0,), (0,), (value_bytes(values.content),)))
-            self._count(RoundShare(label, 1, (), (), ()))
+            self._count(RoundShare(label, 0, (), (0,), (0,), (value_bytes(values.content),)))
+            self._count(RoundShare(label, 1, (0,), (), (), ()))
             result = self._receive(back, 0, label)
         return Replicated(self, result)
 

@@ -23,7 +23,7 @@ from typing import Any
 from dask.base import is_dask_collection
 from distributed import Client, Future
 
-from daskpart.collectives.communicator import Communicator
+from daskpart.collectives.communicator import Communicator, unchanged
 from daskpart.errors import InputError, WorkerLostError
 
 from . import worker as on_worker
@@ -130,7 +130,7 @@ class SpmdCommunicator(RankedCommunicator):
         of_workers = self._cluster.on_all(on_worker.missing_ranks, self.run_id, seconds)
         missing = sorted(rank for of_worker in of_workers for rank in of_worker)
         if missing:
-            self._cluster.require_workers()
+            self._require_ranks()
             where = ", ".join(f"{rank} on {self.placement[rank]}" for rank in missing)
             raise WorkersBusyError(
                 f"After {seconds:g} s these ranks do not run: {where}. Other tasks keep the "
@@ -153,8 +153,8 @@ class SpmdCommunicator(RankedCommunicator):
         if not is_dask_collection(values):
             return self._cluster.scatter(values)
         collection_keys(values, self.n_ranks)
-        brought = [
-            self._cluster.client.submit(_same, future, workers=[place], pure=False)
+        brought = [  # to the worker that this runs on
+            self._cluster.client.submit(unchanged, future, workers=[place], pure=False)
             for future, place in zip(self._cluster.persist(values), self.placement, strict=True)
         ]
         self._cluster.wait(brought)
@@ -170,7 +170,7 @@ class SpmdCommunicator(RankedCommunicator):
         for of_ranks in answered:
             if of_ranks is None:
                 self._broken = "a worker no longer knows them, they were cancelled."
-                self._cluster.require_workers()
+                self._require_ranks()
                 raise WorkerLostError("A worker no longer knows its ranks: they were cancelled.")
             answers.extend(map(pickle.loads, of_ranks))
         answers.sort(key=lambda answer: answer.rank)
@@ -198,7 +198,7 @@ class SpmdCommunicator(RankedCommunicator):
             return [said[place] for place in workers]
 
         def look() -> None:
-            self._cluster.require_workers()
+            self._require_ranks()
             found = self._cluster.answered(lambda: self._deadlock(request.run))
             if found is not None and found == reasons[-1]:
                 self._cluster.on_those_left(on_worker.stop_run, self.run_id, request.run, found)
@@ -207,6 +207,15 @@ class SpmdCommunicator(RankedCommunicator):
         answers = self._cluster.watched(all_of_them, look)
         stopped = [r for r, before in zip(reasons[1:], reasons, strict=False) if r and r == before]
         return answers, stopped[0] if stopped else None
+
+    def _require_ranks(self) -> None:
+        """Raise WorkerLostError if a worker is gone, or a rank, which would never answer."""
+        self._cluster.require_workers()
+        for rank, task in enumerate(self._tasks):
+            if task.status == "error":
+                error = task.exception()
+                told = f"Rank {rank} ended with {type(error).__name__}, outside of a text."
+                raise WorkerLostError(f"{told} Make a new communicator.") from error
 
     def _parts(self, own: dict[Number, list[bytes]]) -> list[tuple[list[str], bytes]]:
         of_worker: dict[str, dict[int, dict[Number, bytes]]] = defaultdict(dict)
@@ -253,9 +262,4 @@ class SpmdCommunicator(RankedCommunicator):
 
 
 def _connect(comm: Communicator) -> None:
-    comm.connect()  # type: ignore[attr-defined]
-
-
-def _same(value: Any) -> Any:
-    """Bring a value to the worker that this runs on."""
-    return value
+    comm.endpoint.connect()  # type: ignore[attr-defined]

@@ -71,10 +71,14 @@ class ThreadsCommunicator(RankedCommunicator):
         communicator = RankCommunicator(rank, self.n_ranks, endpoint, self._mailboxes[rank])
         while (asked := self._queues[rank].get()) is not None:
             request, own, future = asked
-            answer = communicator.execute(request, own)
-            if answer.failure is not None:
-                self._stop(request.run, answer.failure)
-            future.set_result(answer)
+            try:
+                answer = communicator.execute(request, own)
+                if answer.failure is not None:
+                    self._stop(request.run, answer.failure)
+                future.set_result(answer)
+            except BaseException as error:  # the driver waits for this rank, and others may
+                self._stop(request.run, f"rank {rank} failed with {type(error).__name__}")
+                future.set_exception(error)
 
     def _stop(self, run: int, reason: str) -> None:
         for mailbox in self._mailboxes:

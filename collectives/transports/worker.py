@@ -232,7 +232,9 @@ class Session:
         self.ranks: dict[int, RankCommunicator] = {}  # those that run
         self._texts = dict.fromkeys(ranks, 0)  # of a rank, the run whose text has ended last
         self.services: dict[str, Any] = {}  # by name: what takes messages that are for no rank
+        self.between_runs = asyncio.Lock()  # of what keeps the next one waiting
         self._queues: dict[int, queue.SimpleQueue] = {r: queue.SimpleQueue() for r in ranks}
+        self._owed: dict[int, asyncio.Future] = {}  # the answer of each rank to the last request
         self._running: set[int] = set()
         self._done: set[int] = set()
         self._leaving, self._left = threading.Lock(), 0
@@ -262,11 +264,12 @@ class Session:
 
     async def execute(self, request: Request, own: dict[int, dict]) -> list[bytes]:
         """Run a text on all ranks of this worker; their answers."""
-        if self.ended is not None:
-            return [_stopped_answer(rank, self.ended) for rank in self.mailboxes]
-        answers = {rank: self.loop.create_future() for rank in self.mailboxes}
-        for rank, answer in answers.items():
-            self._queues[rank].put((request, own.get(rank, {}), answer))
+        async with self.between_runs:
+            if self.ended is not None:
+                return [_stopped_answer(rank, self.ended) for rank in self.mailboxes]
+            self._owed = answers = {rank: self.loop.create_future() for rank in self.mailboxes}
+            for rank, answer in answers.items():
+                self._queues[rank].put((request, own.get(rank, {}), answer))
         return await asyncio.gather(*answers.values())
 
     def progress(self, run: int) -> tuple[dict[int, Standing], set[int]]:
@@ -323,6 +326,8 @@ class Session:
         await self._forget()
 
     async def _forget(self) -> None:
+        for rank, answer in self._owed.items():
+            _settle(answer, _stopped_answer(rank, str(self.ended)))  # where its thread has died
         if self.host.forget(self.spec.run_id):
             await asyncio.gather(*[stream.close() for stream in self._streams.values()])
 
@@ -367,13 +372,15 @@ class Session:
                 self.loop.call_soon_threadsafe(partial(_settle, answer, packed))
         finally:
             self.ranks.pop(rank, None)
-            with self._leaving:
-                self._left += 1
-                if self._left == len(self.mailboxes):
-                    endpoint.close(self.ended == _CLOSED)
-                    free_kept_memory()
-            with suppress(RuntimeError):  # the loop is closed
-                self._note(self._done, rank)
+            try:
+                with self._leaving:
+                    self._left += 1
+                    if self._left == len(self.mailboxes):
+                        endpoint.close(self.ended == _CLOSED)
+                        free_kept_memory()
+            finally:
+                with suppress(RuntimeError):  # the loop is closed
+                    self._note(self._done, rank)
 
     def _executed(self, communicator: RankCommunicator, request: Request, own: dict) -> bytes:
         answer, rank = communicator.execute(request, own), communicator.rank
@@ -417,11 +424,6 @@ async def close_session(run_id: str, seconds: float, dask_worker: Any) -> None:
     session = RankHost.of(dask_worker).sessions.get(run_id)
     if session is not None:
         await session.close(_CLOSED, seconds)
-
-
-async def open_sessions(dask_worker: Any) -> list[str]:
-    """Communicators that this worker holds anything of."""
-    return list(RankHost.of(dask_worker).sessions)
 
 
 def run_rank(run_id: str, rank: int) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 
-from daskpart.collectives import allreduce, barrier
+from daskpart.collectives import allreduce, barrier, broadcast
 from daskpart.collectives.messages import Exchange
-from daskpart.collectives.transports.lease import leased_runs
-from daskpart.collectives.transports.worker import open_sessions
+from daskpart.collectives.transports.lease import end_lease, take_lease
+from daskpart.collectives.transports.worker import RankHost
 from daskpart.errors import DivergenceError, WorkerLostError
 
 BOUND = 20.0  # seconds; no fault may take longer to be told
@@ -139,6 +140,45 @@ def assert_cancelled_run_ends(make, client):
     assert_nothing_left(client)
 
 
+class MuteError(Exception):
+    """One that can't say what it is."""
+
+    def __str__(self):
+        raise OSError("no words")
+
+
+def fail_without_words(comm, numbers):
+    if comm.rank == 1:
+        raise MuteError
+    return allreduce(comm, numbers).result()
+
+
+def lose_a_connection(comm, numbers):
+    """As MPI may while rank 1 waits for the next run and helps messages on."""
+    if comm.rank == 1:
+        comm.endpoint.all_sent = no_words
+    return allreduce(comm, numbers).result()
+
+
+def no_words():
+    str(MuteError())
+
+
+def assert_a_rank_that_ends_is_told(make, client):
+    """One that fails outside of a text gives no answer: nobody waits for one."""
+    for text in (fail_without_words, lose_a_connection):
+        with make(3) as communicator:
+            numbers, begin = communicator.values([1, 2, 3]), time.monotonic()
+            with pytest.raises(WorkerLostError, match="Rank 1 ended with OSError") as told:
+                communicator.run(text, numbers)
+                communicator.run(text, numbers)
+            assert str(told.value.__cause__) == "no words"
+            with pytest.raises(WorkerLostError, match="The ranks are gone"):
+                communicator.run(text, numbers)
+        assert time.monotonic() - begin < BOUND
+        assert_nothing_left(client)
+
+
 def other_call(comm, numbers):
     if comm.rank == 1:
         return comm.gather(numbers)
@@ -164,6 +204,22 @@ def wait_in_a_circle(comm, numbers):
     return comm.collect(pending, numbers, lambda state, inbox: state)
 
 
+def every_rank_the_root(comm, numbers, *, algorithm):
+    return broadcast(comm, numbers, root=comm.rank, algorithm=algorithm)
+
+
+def once_more_on_rank_0(comm, numbers):
+    for _ in range(2 if comm.rank == 0 else 1):
+        numbers = broadcast(comm, numbers, algorithm="direct")
+    return numbers
+
+
+def awaited_in_vain(comm, numbers):
+    """Rank 2 does not ask for it, but would wait."""
+    exchange = Exchange.from_pairs(3, [(0, 2)] if comm.rank == 2 else [])
+    return comm.post_values(exchange, comm.values([(np.ones(1),)] * 3), pack_arrays)
+
+
 def assert_ranks_that_disagree_are_told(communicator):
     """An error that names both calls, within seconds, and the ranks go on."""
     numbers = communicator.values([1, 2, 3])
@@ -175,6 +231,16 @@ def assert_ranks_that_disagree_are_told(communicator):
         (past_it, r"rank 0 waits in call 1 .* rank 1, which sent none"),
         (ended_early, r"rank 0 waits in call 1 .* rank 1, whose text has ended"),
         (wait_in_a_circle, r"wait for each other: rank 0 waits in call 1"),
+        (
+            partial(every_rank_the_root, algorithm="direct"),
+            r"Ranks disagree in broadcast 0: rank 0 sent to rank 1, which awaits nothing",
+        ),
+        (
+            partial(every_rank_the_root, algorithm="hypercube"),
+            r"Ranks disagree in broadcast 0: rank 2 sent to rank 0, which awaits nothing",
+        ),
+        (once_more_on_rank_0, r"Ranks disagree on how many rounds .* rank 0 in 2, rank 1 in 1"),
+        (awaited_in_vain, r"values 0: rank 2 awaits a message of rank 0, which sent none"),
     ):
         begin = time.monotonic()
         with pytest.raises(ValueError, match=message):
@@ -218,14 +284,27 @@ def tasks_of_ranks(dask_scheduler):
     return [str(key) for key in dask_scheduler.tasks if "rank-" in str(key)]
 
 
+def sessions(dask_worker):
+    return list(RankHost.of(dask_worker).sessions)
+
+
+def lease_of_all_threads(client_id, dask_scheduler):
+    """Why nobody could have it, if so."""
+    workers = dask_scheduler.workers
+    places = [address for address, worker in workers.items() for _ in range(worker.nthreads)]
+    held = take_lease("a look", client_id, ("a look", 0), places, dask_scheduler)
+    end_lease("a look", dask_scheduler)
+    return held
+
+
 def assert_nothing_left(client, seconds=BOUND):
     """No session, no lease, no task of any run; asks until it is so, or the time is up."""
     limit = time.monotonic() + seconds
     while True:
-        sessions = [run for runs in client.run(open_sessions).values() for run in runs]
-        leases = client.run_on_scheduler(leased_runs)
+        opened = [run for runs in client.run(sessions).values() for run in runs]
+        leased = client.run_on_scheduler(lease_of_all_threads, client.id)
         tasks = client.run_on_scheduler(tasks_of_ranks)
-        if not (sessions or leases or tasks):
+        if not (opened or leased or tasks):
             return
-        assert time.monotonic() < limit, (sessions, leases, tasks)
+        assert time.monotonic() < limit, (opened, leased, tasks)
         time.sleep(0.05)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import sys
 import threading
@@ -10,8 +11,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from distributed.core import Status
 
 from daskpart.collectives.transports import mpi, wire
+from daskpart.collectives.transports import worker as on_worker
 from daskpart.collectives.transports.mailbox import Call, Mailbox
 
 CALL = Call(1, 1, "expand 0")
@@ -107,3 +110,45 @@ def test_a_sweep_waits_for_what_has_begun_to_come(message):
 def test_a_receive_that_takes_too_long_keeps_its_buffer(endpoint):
     with pytest.raises(TimeoutError, match="message of rank 1 did not come whole"):
         endpoint.receive(CALL, 1)
+
+
+def test_what_follows_a_message_that_did_not_come_whole_is_not_read(endpoint, message):
+    """It may be the rest of that one."""
+    with pytest.raises(TimeoutError, match="message of rank 1 did not come whole"):
+        endpoint.receive(CALL, 1)
+    message.given = iter([message])
+    assert not endpoint.take_in()
+    with pytest.raises(TimeoutError, match="rank 1 did not come whole before; make a new"):
+        endpoint.receive(CALL, 1)
+    assert next(message.given) is message
+
+
+def test_a_run_begins_when_the_sweep_is_over(monkeypatch):
+    """Which goes on where the driver was interrupted as it waited for it."""
+    worker = SimpleNamespace(
+        address="here", extensions={}, handlers={}, periodic_callbacks={}, status=Status.running,
+        state=SimpleNamespace(tasks={}),
+    )  # fmt: skip
+    swept = threading.Event()
+    monkeypatch.setattr(mpi, "take_in_all", lambda endpoints: swept.wait(20))
+
+    async def sweep_and_run():
+        await on_worker.open_session(
+            on_worker.SessionSpec("abc", ("here",), None, 1.0, 1.0), worker
+        )
+        session = on_worker.RankHost.of(worker).sessions["abc"]
+        sweeping = asyncio.create_task(mpi.sweep("abc", worker))
+        await asyncio.sleep(0.01)
+        running = asyncio.create_task(session.execute("a request", {}))
+        await asyncio.sleep(0.1)
+        assert session._queues[0].empty()
+        swept.set()
+        await sweeping
+        await asyncio.sleep(0.1)
+        asked, _, answer = session._queues[0].get_nowait()
+        answer.set_result(b"done")
+        assert (asked, await running) == ("a request", [b"done"])
+        await on_worker.close_session("abc", 1.0, worker)
+        session._watcher.cancel()
+
+    asyncio.run(sweep_and_run())

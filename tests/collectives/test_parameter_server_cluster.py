@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -30,6 +32,10 @@ from server_programs import (
 from spmd_steps import BOUND, assert_nothing_left
 
 from daskpart.collectives import ParameterServer
+from daskpart.collectives.server import cluster
+from daskpart.collectives.server.shard import FINISHED, Shard
+from daskpart.collectives.transports import dask_comm
+from daskpart.collectives.transports.mailbox import Mailbox
 from daskpart.errors import InputError, WorkerLostError
 
 pytestmark = pytest.mark.cluster
@@ -336,3 +342,51 @@ def test_a_rule_that_fails_on_the_last_push(quiet_client, delay):
             server.run(push_seven_last, range(4), target=target)
         assert (server.values() == 0).all()
         assert len(server.run(log_tasks, n_tasks=1)) == 4
+
+
+def read_none_of_the_next():
+    """The next message to the shards of this worker can't be read."""
+
+    def read(message):
+        if threading.current_thread().name != "shards":
+            return dask_comm.decoded(message)
+        cluster.decoded = dask_comm.decoded
+        raise MemoryError("no room for these rows")
+
+    cluster.decoded = read
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+@pytest.mark.parametrize(
+    ("program", "values", "options"),
+    [(push_seven_last, [range(4)], {"target": 1}), (log_tasks, [], {})],
+)
+def test_a_message_to_a_shard_that_cannot_be_read(quiet_client, delay, program, values, options):
+    with server_on(quiet_client, dtype=int, delay=delay) as server:
+        quiet_client.run(read_none_of_the_next, workers=[server.report.places[1]])
+        with pytest.raises(MemoryError, match="no room for these rows"):
+            server.run(program, *values, **options)
+        assert (server.values() == 0).all()
+        assert len(server.run(log_tasks, n_tasks=1)) == 4
+    assert_nothing_left(quiet_client)
+
+
+def test_a_push_that_cannot_be_read_before_all_have_finished():
+    """Its rank has sent the end of its program before anybody could be stopped."""
+    with ParameterServer(2, n_ranks=2, placement=[0, 1], transport="local") as local:
+        spec = local._spec
+    session = SimpleNamespace(
+        address="here", spec=SimpleNamespace(placement=["here", "there"]),
+        mailboxes={0: Mailbox(0, timeout=1.0)}, send=lambda *message: None, stop=None,
+        loop=SimpleNamespace(call_soon_threadsafe=lambda stop: None),
+    )  # fmt: skip
+    shards = cluster.WorkerShards(session, spec)
+    shards.locks[0], shards.of_rank[0] = threading.Lock(), Shard(np.zeros(1), spec)
+    shards.begin(0, 1)
+    for packed in ((b"no pickle", []), dask_comm.encoded((1, 0, "clock", FINISHED))):
+        shards.put(("shards", 0, 1, (0, 0, "pull"), packed))
+    endpoint = cluster.ClusterEndpoint(0, shards, 1)
+    endpoint.finish()
+    with pytest.raises(pickle.UnpicklingError):
+        endpoint.wait_for_all()
+    shards.end()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from exchange_text import first_rows, items_of_ranks, random_connectivity
+from spmd_steps import assert_ranks_that_disagree_are_told, fail_without_words
 
 from daskpart.collectives import (
     MAX,
@@ -24,6 +25,7 @@ from daskpart.collectives import (
     reduce_plan,
     sparse_allreduce,
 )
+from daskpart.collectives.messages import Exchange
 from daskpart.collectives.transports import threads
 from daskpart.errors import InputError
 
@@ -142,6 +144,39 @@ def test_a_communicator_says_what_it_is():
         assert repr(comm) == "<LocalCommunicator of 3 ranks>"
         assert repr(comm.values([1, 2, 3])) == "<PerRank of 3 ranks>"
     assert repr(LocalCommunicator(1)) == "<LocalCommunicator of 1 rank>"
+
+
+@pytest.mark.parametrize("n_ranks", [2, 3])
+def test_a_rank_of_threads_that_fails_outside_of_its_text(n_ranks):
+    with threads.ThreadsCommunicator(n_ranks) as comm:
+        values = comm.values(list(range(n_ranks)))
+        for _ in range(2):
+            with pytest.raises(OSError, match="no words"):
+                comm.run(fail_without_words, values)
+        assert allreduce(comm, values).result() == sum(range(n_ranks))
+
+
+def post_and_return(comm, values, *, kept):
+    exchange = Exchange.from_pairs(3, [(0, 1), (0, 2)])
+    given = comm.map(lambda value: (np.array([value]),), values)
+    pending = comm.post_values(exchange, given, lambda value, source, to: [value] * len(to))
+    return pending if kept else None
+
+
+def test_messages_wait_as_long_as_somebody_may_collect_them():
+    with threads.ThreadsCommunicator(3) as comm:
+        values = comm.values([4, 5, 6])
+        held = [comm.run(post_and_return, values, kept=True)]
+        comm.run(post_and_return, values, kept=False)
+        for waiting in ([0, 1, 1], [0, 0, 0]):
+            assert comm.gather(comm.map(abs, values)) == [4, 5, 6]
+            assert [len(mailbox) for mailbox in comm._mailboxes] == waiting
+            held.clear()
+
+
+def test_ranks_of_threads_that_disagree():
+    with threads.ThreadsCommunicator(3) as comm:
+        assert_ranks_that_disagree_are_told(comm)
 
 
 def exchange_of_all(comm, values):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from spmd_steps import (
     BOUND,
+    assert_a_rank_that_ends_is_told,
     assert_cancelled_run_ends,
     assert_nothing_left,
     increment,
@@ -53,6 +54,11 @@ def test_ctrl_c(quiet_client):
         assert communicator.gather(kept) == [2] * N_RANKS  # the ranks stop, and go on
     assert_nothing_left(quiet_client)
     assert time.monotonic() - begin < BOUND
+    assert_usable(quiet_client)
+
+
+def test_a_rank_that_ends(quiet_client):
+    assert_a_rank_that_ends_is_told(partial(DaskCommunicator, client=quiet_client), quiet_client)
     assert_usable(quiet_client)
 
 

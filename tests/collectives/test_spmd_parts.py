@@ -14,12 +14,7 @@ from daskpart.collectives import LocalCommunicator
 from daskpart.collectives.transports import handles, wire
 from daskpart.collectives.transports.cluster import Cluster
 from daskpart.collectives.transports.dask_comm import decoded, encoded
-from daskpart.collectives.transports.lease import (
-    end_lease,
-    leased_runs,
-    take_lease,
-    threads_are_free,
-)
+from daskpart.collectives.transports.lease import end_lease, take_lease, threads_are_free
 from daskpart.collectives.transports.mailbox import (
     Call,
     Mailbox,
@@ -92,24 +87,36 @@ def test_a_wait_ends_when_the_run_is_stopped():
         box.check()
 
 
-def test_what_was_for_a_failed_run_is_dropped():
+def test_what_nobody_will_ask_for_is_dropped():
     box = Mailbox(0, timeout=0.01)
     box.put(call(1), 1, "posted before, collected later")
-    box.begin(2)
+    box.put(call(2), 1, "of no interest any more")
+    box.begin(2, {(1, 1)})
+    assert len(box) == 1
     box.put(call(3, run=2), 1, "unclaimed")
     box.stop(2, "rank 1 failed")
-    box.begin(3)
+    assert len(box) == 1
+    box.begin(3, {(1, 1)})
     box.put(call(4, run=2), 1, "a straggler")
+    box.put(call(1), 2, "posted before, and slow")
     assert box.take(call(1), 1) == "posted before, collected later"
-    assert len(box) == 0
-    box.put(call(2, run=3), 1, "nobody will ask")
-    box.forget(call(2, run=3))
+    assert box.take(call(1), 2) == "posted before, and slow"
     assert len(box) == 0
     box.end("closed")
     box.put(call(9, run=3), 1, "after the end")
     assert len(box) == 0
     with pytest.raises(RunStopped, match="closed"):
         box.take(call(8, run=3), 1)
+
+
+def test_a_mailbox_does_not_grow_with_the_runs_that_failed():
+    box = Mailbox(0, timeout=0.01)
+    for run in range(1, 50):
+        box.begin(run)
+        box.put(call(1, run=run), 1, "in time")
+        box.stop(run, "rank 1 failed")
+        box.put(call(2, run=run - 1), 1, "late")
+    assert sum(len(each) for each in vars(box).values() if isinstance(each, dict)) < 10
 
 
 def standing(waiting=None, sent=None, came=None):
@@ -136,8 +143,8 @@ def test_a_look_in_the_middle_of_a_stop_is_told_why(ahead, monkeypatch):
     """As a rank over MPI looks, without the lock."""
     looked, drop = [], ahead._drop
 
-    def drop_and_look(unwanted):
-        drop(unwanted)
+    def drop_and_look():
+        drop()
         with pytest.raises(RunStopped, match="rank 2 failed"):
             ahead.find(Call(1, 1, "a"), 0)
         looked.append(True)
@@ -157,7 +164,7 @@ class TakenMeanwhile(dict):
 
 def test_a_message_that_is_taken_as_its_run_is_stopped():
     """A rank of MPI takes its messages without the lock."""
-    for end in (lambda box: box.stop(1, "why"), lambda box: box.forget(Call(1, 1, "a"))):
+    for end in (lambda box: box.stop(1, "why"), lambda box: box.begin(2)):
         box = Mailbox(0, timeout=1.0)
         box.begin(1)
         box._arrived = TakenMeanwhile({((1, 1), 1): ("a", None)})
@@ -229,7 +236,7 @@ def test_threads_are_leased_all_or_none():
         "two", "you", ("u", 0), ["b", "a"], dask
     )
     assert take_lease("two", "you", ("u", 0), ["b"], dask) is None
-    assert leased_runs(dask) == ["one", "two"]
+    assert "by run(s) one, two" in take_lease("three", "me", ("v", 0), ["b"], dask)
     end_lease("one", dask)
     assert take_lease("three", "me", ("v", 0), ["a", "a", "b"], dask) is None
     end_lease("two", dask)
@@ -258,11 +265,11 @@ def test_a_lease_dies_with_its_owner(monkeypatch):
     dask = scheduler({"a": 1}, tasks=[("t", 0)])
     assert take_lease("one", "me", ("t", 0), ["a"], dask) is None
     del dask.clients["me"]
-    assert leased_runs(dask) == []
+    assert threads_are_free(["a"], dask)
     assert take_lease("two", "you", ("u", 0), ["a"], dask) is None
     later = time.monotonic() + 1000.0
     monkeypatch.setattr("daskpart.collectives.transports.lease.monotonic", lambda: later)
-    assert leased_runs(dask) == []  # its ranks are not there
+    assert threads_are_free(["a"], dask)  # its ranks are not there
 
 
 def message_arrays():
