@@ -24,7 +24,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from daskpart._floor.checks import finite_number
 from daskpart.containers.tensor import Missing
 from daskpart.errors import BalanceWarning, DaskpartWarning, InputError
-from daskpart.models.base.callbacks import EpochCallback, Tolerance, with_callbacks
+from daskpart.models.base.callbacks import EpochContexts, Tolerance, with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
@@ -310,7 +310,8 @@ class CPDecomposition(CPModel, DistributedEstimator):
 
     def _grow(self, X: Any, y: Any, mode: int | str) -> Self:
         """Take in new slices along a mode."""
-        state = self._fitted().unwatched()
+        state = self._fitted()
+        state = state.unwatched(state.watched_behind)
         self._check_parameters()
         check_components(state, self.n_components)
         place = place_of_mode(mode, state.dims)
@@ -425,9 +426,6 @@ class CPDecomposition(CPModel, DistributedEstimator):
     def _dtype(self, problem: TensorProblem) -> str:
         return self.dtype or problem.dtype
 
-    def _in_another_fit(self, state: CPState, settings: dict[str, Any]) -> CPState:
-        return replace(state, fit=float("nan"))  # of other data, so nothing to compare with
-
     def _plan_of_fit(self, plan: CPPlan, problem: TensorProblem) -> CPPlan:
         if problem.held_out is None:
             return replace(plan, held_out=None)
@@ -455,7 +453,7 @@ class CPDecomposition(CPModel, DistributedEstimator):
         plan: CPPlan,
         start: State,
         last: int,
-        own: list[EpochCallback],
+        epochs: EpochContexts,
     ) -> State:
         """The best of all starts; the last of them, number 0, with all callbacks.
 
@@ -474,7 +472,7 @@ class CPDecomposition(CPModel, DistributedEstimator):
             trainer.earlier = _better(trainer.state(), trainer.earlier)
         if trainer.earlier is not None:
             trainer.begin_again(start)
-        self._run_steps(trainer, problem, start, last, own)
+        self._run_steps(trainer, epochs)
         trainer.state()
         return self._best_kept(trainer)
 

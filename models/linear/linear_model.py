@@ -372,17 +372,15 @@ class LinearModel(SampleModel):
         }
         return replace(state, weights=weights, mean=mean, slots=slots)
 
-    def _beginning(
-        self, kept: Any, problem: Any, plan: Any, one_step: bool
-    ) -> tuple[Any, int, bool]:
+    def _beginning(self, kept: Any, problem: Any, plan: Any, one_step: bool) -> tuple[Any, int]:
         start: Any
-        start, last, same = super()._beginning(kept, problem, plan, one_step)
+        start, last = super()._beginning(kept, problem, plan, one_step)
         averages = self.solver == "sgd" and self._averages
-        if averages and start.epoch and not same and not one_step:
+        if averages and start.epoch and start.epoch == start.begun_behind and not one_step:
             # epochs of other data say nothing of these; `partial_fit` goes on with one mean
             slots = {**start.slots, MEAN_BEGAN: np.array(start.epoch)}
             start = replace(start, mean=np.zeros(0), slots=slots)
-        return start, last, same
+        return start, last
 
     def _in_another_fit(self, state: Any, settings: dict[str, Any]) -> Any:
         state = super()._in_another_fit(state, settings)
@@ -427,9 +425,9 @@ class LinearModel(SampleModel):
         )
 
     def _train(
-        self, trainer: Any, problem: Any, plan: Any, start: Any, last: int, own: Any
+        self, trainer: Any, problem: Any, plan: Any, start: Any, last: int, epochs: Any
     ) -> State:
-        state = super()._train(trainer, problem, plan, start, last, own)
+        state = super()._train(trainer, problem, plan, start, last, epochs)
         if self.solver == "lbfgs" and self.tol and state.epoch > start.epoch:
             first, row = state.history[start.epoch], state.history[-1]
             large = row["gradient"] >= UNMOVED * first["gradient"]  # for rounding to be the reason

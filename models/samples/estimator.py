@@ -269,11 +269,11 @@ class SampleModel(DistributedEstimator):
 
     def _beginning(
         self, kept: State | None, problem: Any, plan: FitPlan, one_step: bool
-    ) -> tuple[State, int, bool]:
-        start, last, same = super()._beginning(kept, problem, plan, one_step)
+    ) -> tuple[State, int]:
+        start, last = super()._beginning(kept, problem, plan, one_step)
         if one_step and start.best_epoch is not None:
             start = start.unwatched(start.epoch)  # the step is taken, whatever was best before
-        return start, last, same
+        return start, last
 
     def _in_another_fit(self, state: Any, settings: dict[str, Any]) -> Any:
         # else the first change of the loss would be between two fits, and might be told as enough
