@@ -287,7 +287,8 @@ class CPDecomposition(CPModel, DistributedEstimator):
             nonzeros were there (online CP). In this process. `fit_` is NaN then, as it would
             need them (`score` gives it), and `history_` begins anew.
         validation, client
-            As for `fit`; `validation` is refused with `mode`, as no iteration is done then.
+            As for `fit`; `validation` is refused with `mode`, as no iteration is done then. Nothing
+            is held out of X, whatever `validation_fraction` is.
 
         Returns
         -------
@@ -306,7 +307,8 @@ class CPDecomposition(CPModel, DistributedEstimator):
                     "out, and judge by score"
                 )
             return self._grow(X, y, mode)
-        return self._fit(X, y, client=client, one_step=True, validation=validation)
+        data = {"validation": validation, "onto": getattr(self, "state_", None)}
+        return self._fit(X, y, client=client, one_step=True, **data)
 
     def _grow(self, X: Any, y: Any, mode: int | str) -> Self:
         """Take in new slices along a mode."""
@@ -362,12 +364,15 @@ class CPDecomposition(CPModel, DistributedEstimator):
                 "validation entries are not in X, and missing='zero' takes them for 0: give "
                 "missing='unknown'"
             )
-        if self.patience is not None and validation is None and not self.validation_fraction:
+        fraction = self.validation_fraction
+        if "onto" in data:  # a batch, which is all to be learnt from
+            fraction = 0.0
+        elif self.patience is not None and validation is None and not fraction:
             raise InputError("patience needs validation=… or validation_fraction above 0")
         problem = problem_of(X, y, self.missing)
         check_signs(self.init, nonnegative_modes(self.nonnegative, problem.dims))
         ridge_modes(self.ridge, problem.dims)
-        return problem.with_validation(validation, self.validation_fraction, random_state)
+        return problem.with_validation(validation, fraction, random_state)
 
     def _make_plan(
         self,
