@@ -93,7 +93,9 @@ delay : int or math.inf, default=0
     On a parameter server: by how many batches (or blocks, of ``solver="server"``) a rank may run
     ahead of the slowest. 0 is synchronous and gives the same bits on every transport.
 top_k : int or None, default=None
-    Send the k largest entries of a rank's gradient only, and keep the rest for the next step.
+    Send the k largest entries of a rank's gradient only, and keep the rest for the next step. A fit
+    that resumes keeps it too, and so does `partial_fit` (of as many ranks); ``warm_start=True`` on
+    other data, or with other parameters, begins with nothing kept.
 top_k_bucket : int or None, default=None
     Choose the k largest of each so many coordinates.
 top_k_approximate : bool, default=False
@@ -363,14 +365,15 @@ class LinearModel(SampleModel):
             )
         if self.fit_intercept:
             return state
-        weights, mean = state.weights.copy(), state.mean.copy()
+        weights, mean, residual = state.weights.copy(), state.mean.copy(), state.residual.copy()
         weights[-state.n_outputs :] = 0.0  # an intercept that the last fit may have had
         mean[-state.n_outputs :] = 0.0
+        residual[:, -state.n_outputs :] = 0.0
         slots = {  # ".1" are of the intercept, which they would go on to move
             name: np.zeros_like(slot) if name.endswith(".1") else slot
             for name, slot in state.slots.items()
         }
-        return replace(state, weights=weights, mean=mean, slots=slots)
+        return replace(state, weights=weights, mean=mean, slots=slots, residual=residual)
 
     def _beginning(self, kept: Any, problem: Any, plan: Any, one_step: bool) -> tuple[Any, int]:
         start: Any
