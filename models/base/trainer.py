@@ -238,7 +238,8 @@ class Trainer:
         wrong = steps[-1]
         if wrong.finite:
             return
-        good = wrong.number - 1 - text.measures_first
+        measured_bad = text.measures_first and not np.isfinite(wrong.measured["loss"])
+        good = wrong.number - 1 - measured_bad
         if good < self.kept.epoch:
             self.kept = self._kept_before
         if good > self.kept.epoch:  # go to the last good step, and keep that
