@@ -38,7 +38,7 @@ from .lbfgs import MAX_TRIES, N_PAIRS, Lbfgs
 from .losses import Loss
 from .placement import PARTITIONERS, placed_rows, random_rows
 from .server import BlocksText, ServerConnection, SgdServerText
-from .sgd import MEAN_BEGAN, Sgd
+from .sgd import ANEW, MEAN_BEGAN, Sgd
 from .sgd_on_server import ServerSgd
 from .state import LinearState
 from .text import LinearText
@@ -111,7 +111,9 @@ patience : int or None, default=None
 transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
     How ranks send; see `MatrixFactorization`.
 warm_start : bool, default=False
-    Begin at the weights of the last fit.
+    Begin at the weights of the last fit. Those of features that no sample of this one has are moved
+    by the penalty alone: "lbfgs", "server" and AdaGrad take them to 0, other SGD step by step.
+    `partial_fit` goes on with them.
 checkpoint_path : path or None, default=None
     ``run.npz`` or ``run.zarr``; written every `checkpoint_every` epochs, the last two stay.
 checkpoint_every : int, default=1
@@ -378,8 +380,11 @@ class LinearModel(SampleModel):
     def _beginning(self, kept: Any, problem: Any, plan: Any, one_step: bool) -> tuple[Any, int]:
         start: Any
         start, last = super()._beginning(kept, problem, plan, one_step)
-        averages = self.solver == "sgd" and self._averages
-        if averages and start.epoch and start.epoch == start.begun_behind and not one_step:
+        anew = start.epoch and start.epoch == start.begun_behind and not one_step
+        if anew and self.solver == "sgd" and not self._on_server:
+            # what a batch of `partial_fit` lacks others have, so that is of its fit alone
+            start = replace(start, slots={**start.slots, ANEW: np.array(1)})
+        if anew and self.solver == "sgd" and self._averages:
             # epochs of other data say nothing of these; `partial_fit` goes on with one mean
             slots = {**start.slots, MEAN_BEGAN: np.array(start.epoch)}
             start = replace(start, mean=np.zeros(0), slots=slots)
