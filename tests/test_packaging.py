@@ -157,15 +157,8 @@ def test_what_ranks_import_is_light() -> None:
         if name.startswith("daskpart.models.") and name.endswith(".text")
     ]
     assert len(texts) > 4
-    assert loaded_by(texts, HEAVY) == "[]"
-
-
-def test_ranks_that_read_samples_need_no_tables() -> None:
-    """Of a file in libsvm, too, whose reader shares much with those of tables."""
-    of_samples = [
-        f"daskpart.models.{name}" for name in ("linear.text", "mlp.text", "samples.files")
-    ]
-    assert loaded_by(of_samples, HEAVY | {"pandas", "xarray"}) == "[]"
+    texts.append("daskpart.models.samples.files")  # of libsvm, whose reader shares much with others
+    assert loaded_by(texts, HEAVY | {"pandas", "xarray"}) == "[]"
 
 
 def test_collectives_do_not_import_what_they_serve() -> None:

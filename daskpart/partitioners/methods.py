@@ -168,7 +168,10 @@ def _hypercube(task: Task) -> NDArray[np.int32]:
     assignment = fill_empty_parts(found.assignment, weights, n_parts, task.fixed)
     if not task.polish or n_parts == 1:
         return assignment
-    assignment = rebalanced(hypergraph, assignment, n_parts, _bounds(task)[1], task.fixed)
+    # a part is at least as heavy as its heaviest vertex: where that is above the bound, to empty
+    # parts that are lighter costs volume and lowers no maximum
+    most = max(_bounds(task)[1], int(weights.max()))
+    assignment = rebalanced(hypergraph, assignment, n_parts, most, task.fixed)
     return lower_concurrent_volume(
         hypergraph,
         assignment,

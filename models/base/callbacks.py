@@ -19,7 +19,7 @@ import inspect
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any
 
@@ -38,6 +38,7 @@ __all__ = [
     "Checkpoint",
     "EarlyStopping",
     "EpochCallback",
+    "EpochContexts",
     "Epochs",
     "Tolerance",
     "TrainingProgress",
@@ -429,6 +430,9 @@ class Epochs:
             reconstruction_attributes=lambda: {"state_": snapshot()},
         ):
             self.stopped_by = self.stopped_by or "callback"
+
+
+EpochContexts = Callable[[], AbstractContextManager[Epochs]]  # `epoch_contexts` of a fit
 
 
 @contextmanager

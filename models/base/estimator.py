@@ -33,6 +33,7 @@ from .callbacks import (
     CallbackSupportMixin,
     Checkpoint,
     EpochCallback,
+    EpochContexts,
     Tolerance,
     TrainingProgress,
     epoch_contexts,
@@ -222,10 +223,10 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         plan: Any,
         start: Any,
         last: int,
-        own: list[EpochCallback],
+        epochs: EpochContexts,
     ) -> State:
-        """Steps from `start` to `last`, with `own` and all other callbacks; the state to keep."""
-        self._run_steps(trainer, problem, start, last, own)
+        """Steps from `start` to `last`, which are `epochs` to callbacks; the state to keep."""
+        self._run_steps(trainer, epochs)
         return trainer.state()
 
     def _keep_more(self, problem: Any, plan: Any) -> None:
@@ -388,8 +389,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         else:
             self._check_plan(plan, problem)
         plan = self._plan_of_fit(plan, problem)
-        before = getattr(self, "state_", None) if kept is None else kept
-        start, last, same = self._beginning(kept, problem, plan, one_step)
+        start, last = self._beginning(kept, problem, plan, one_step)
         trainer = Trainer(
             self._connection(plan, client),
             partial(self._text, plan=plan, problem=problem, state=start),
@@ -398,13 +398,14 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             plan.expected(),
             self._evaluation(problem),
             self._watch(),
-            same and not one_step,
-            before is None or before.is_measured_in(start.settings),
         )
-        own = self._own_callbacks()
+        own, history = self._own_callbacks(), [] if one_step else start.compared
+        epochs = partial(
+            epoch_contexts, self, start.epoch, last, X=problem, own=own, history=history
+        )
         state: State | None = None
         try:
-            state = self._train(trainer, problem, plan, start, last, own)
+            state = self._train(trainer, problem, plan, start, last, epochs)
         except KeyboardInterrupt:
             trainer.rescue()
             raise
@@ -429,31 +430,30 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _beginning(
         self, kept: State | None, problem: Problem, plan: FitPlan, one_step: bool
-    ) -> tuple[State, int, bool]:
-        """The state to begin from, the last step, and whether the steps before are of this fit."""
+    ) -> tuple[State, int]:
+        """The state to begin from, and the last step."""
         settings = self._identity(problem, plan)
         n_steps = 1 if one_step else self.max_iter
         if kept is not None:
             assert self.checkpoint_path is not None  # checked
             kept.check_resumes(settings, self.checkpoint_path)
             start = replace(self._watched(kept, settings), settings=settings)
-            return start, max(n_steps, kept.epoch), True
+            return start, max(n_steps, kept.epoch)
         if (one_step or self.warm_start) and hasattr(self, "state_"):
-            same = self.state_.is_of(settings)
             start = self._going_on(self._watched(self.state_.at_last(), settings), problem)
-            if not same:
-                start = self._in_another_fit(start, settings)
+            if not self.state_.is_of(settings):
+                start = replace(self._in_another_fit(start, settings), begun_behind=start.epoch)
         else:
-            same, start = False, self._first_state(problem, plan)
-        return replace(start, settings=settings), start.epoch + n_steps, same
+            start = self._first_state(problem, plan)
+        return replace(start, settings=settings), start.epoch + n_steps
 
     def _watched(self, state: State, settings: dict[str, Any]) -> State:
         """Where a fit goes on: patience goes on in the same fit, and begins anew in another."""
-        if self.patience is None:
-            return state.unwatched() if state.best_epoch is not None else state
-        if state.best_epoch is None or not state.is_measured_in(settings):
+        if not state.is_measured_in(settings):
             return state.unwatched(state.epoch)
-        return state
+        if self.patience is None:
+            return state.unwatched(state.watched_behind)
+        return state if state.best_epoch is not None else state.unwatched(state.epoch)
 
     def _best_kept(self, trainer: Trainer) -> State:
         """What is kept of a fit that did not end well."""
@@ -463,15 +463,11 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         """What opens the session of a fit, and opens it anew after a loss."""
         return Connection(self.transport, plan.n_ranks, client)
 
-    def _run_steps(
-        self, trainer: Trainer, problem: Any, start: State, last: int, own: list[EpochCallback]
-    ) -> None:
-        with epoch_contexts(
-            self, start.epoch, last, X=problem, own=own, history=trainer.compared(start.history)
-        ) as epochs:
-            while epochs.go_on() and not trainer.ran_out:
-                rows = trainer.run(epochs.begin())
-                epochs.done(rows, snapshot=trainer.state)
+    def _run_steps(self, trainer: Trainer, epochs: EpochContexts) -> None:
+        with epochs() as running:
+            while running.go_on() and not trainer.ran_out:
+                rows = trainer.run(running.begin())
+                running.done(rows, snapshot=trainer.state)
 
     def _keep(
         self, trainer: Trainer, state: State, problem: Problem, plan: FitPlan, reader: Self

@@ -102,10 +102,13 @@ class State:
         One row a step.
     settings : dict
         Of the fit, JSON: what must be equal for a resume to be the same fit.
+    begun_behind : int
+        The step behind which the fit began: those before it are of other data or parameters.
     best_epoch : int or None
         The best step so far, of a fit that may stop early; None: nobody watches.
     watched_behind : int
-        The step behind which it is looked for.
+        The step behind which it is looked for: those before it were measured by other held-out
+        data, or nobody watched them.
     best, last : dict
         What the model answers with (`answers`), as it was after that step, or after the last. While
         training goes on the fields are of the last step, and `best` lies beside them; in a fitted
@@ -116,6 +119,7 @@ class State:
     epoch: int = scalar(0)
     history: list[dict[str, Any]] = scalar(default_factory=list)  # noqa: RUF009
     settings: dict[str, Any] = scalar(default_factory=dict)  # noqa: RUF009
+    begun_behind: int = scalar(0)
     best_epoch: int | None = scalar(None)
     watched_behind: int = scalar(0)
     best: dict[str, Any] = field(default_factory=dict, metadata=_BESIDE)
@@ -196,6 +200,18 @@ class State:
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_indexes"}
 
+    @property
+    def compared(self) -> list[dict[str, Any]]:
+        """Rows of the history that steps to come may be compared with, as far as they may.
+
+        Those of this fit; of what is held out, only what was measured by the same.
+        """
+        return [
+            row if row["epoch"] > self.watched_behind else _without_validation(row)
+            for row in self.history
+            if row["epoch"] > self.begun_behind
+        ]
+
     # -- the best step ---
 
     @property
@@ -229,7 +245,7 @@ class State:
         """The fields of the last step, those of the best one beside them: here a fit goes on."""
         return replace(self, **self.last, last={}, best=self.answers) if self.last else self
 
-    def unwatched(self, behind: int = 0) -> Self:
+    def unwatched(self, behind: int) -> Self:
         """The fields as they are, without another step; it is looked for behind step `behind`."""
         return replace(self, best_epoch=None, watched_behind=behind, best={}, last={})
 
@@ -459,6 +475,10 @@ class State:
             f"{'' if self.best_epoch is None else f', best {self.best_epoch}'}, "
             f"{bytes_words(self.nbytes)})"
         )
+
+
+def _without_validation(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if not name.startswith("validation")}
 
 
 def _put(

@@ -111,8 +111,9 @@ class Text(ABC):
         Whether it ends a run where patience runs out, and `gather` gives the best step, too. Else
         the trainer does so, after each step.
     measures_first : bool
-        Whether a step measures the loss of the weights before it: where that is not finite, what
-        the step before left is as bad, and the state of one step earlier is kept.
+        Whether a step measures the "loss" of the weights before it: where that is not finite, what
+        the step before left is as bad, and the state of one step earlier is kept. Where it is, and
+        something else diverged, the step before is kept.
     """
 
     session: Any

@@ -66,11 +66,6 @@ class Trainer:
         Of the last session.
     earlier : State or None
         The best of earlier starts, for a model that begins several times.
-    looks_back : bool
-        Whether callbacks may have had enough before the first step: what `state` has behind it is
-        of this very fit.
-    measured_alike : bool
-        Whether that was measured by the same held-out data.
     """
 
     def __init__(
@@ -82,8 +77,6 @@ class Trainer:
         expected: Expected | None = None,
         evaluate: Callable[[Any], Row] | None = None,
         watch: Watch | None = None,
-        looks_back: bool = True,
-        measured_alike: bool = True,
     ) -> None:
         self._connection: Connection = connection
         self._make_text, self._evaluate, self._watch = make_text, evaluate, watch
@@ -95,7 +88,6 @@ class Trainer:
         self._keeping = 0.0  # seconds that the last gather took
         self.transport = "no"
         self.earlier: State | None = None
-        self.looks_back, self.measured_alike = looks_back, measured_alike
         self.memory: list[int] = []
         self._start_at(state)
 
@@ -109,17 +101,6 @@ class Trainer:
         self._seen = Seen()
         if self._watch is not None:
             self._seen = self._watch.over(self.history, state.watched_behind)
-
-    def compared(self, history: list[Row]) -> list[Row]:
-        """Rows of a history that steps to come may be compared with, as far as they may."""
-        if not self.looks_back:
-            return []
-        if self.measured_alike:
-            return history
-        return [
-            {name: value for name, value in row.items() if not name.startswith("validation")}
-            for row in history
-        ]
 
     @property
     def unit(self) -> str:
@@ -257,7 +238,8 @@ class Trainer:
         wrong = steps[-1]
         if wrong.finite:
             return
-        good = wrong.number - 1 - text.measures_first
+        measured_bad = text.measures_first and not np.isfinite(wrong.measured["loss"])
+        good = wrong.number - 1 - measured_bad
         if good < self.kept.epoch:
             self.kept = self._kept_before
         if good > self.kept.epoch:  # go to the last good step, and keep that

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from daskpart._floor.checksum import checksum
@@ -58,6 +57,8 @@ class Entries:
         InputError
             For modes or indices that the state does not have, and values that are not finite.
         """
+        import pandas as pd  # here, as ranks import this module
+
         if isinstance(data, pd.DataFrame | list):
             indices, numbers = columns_of(data, values)
             positions, numbers = positions_of(state, indices), numbers.astype(np.float64)
@@ -111,6 +112,8 @@ def split_entries(
 
 def entries_of(X: Any, y: Any = None, missing: Missing = "zero") -> LabelledTensor:
     """Any container as a tensor; `y` are the values of a DataFrame, and no matter else."""
+    import pandas as pd
+
     return as_tensor(X, values=y if isinstance(X, pd.DataFrame) else None, missing=missing)
 
 
@@ -138,6 +141,8 @@ def positions_of(state: CPState, indices: Any, *, strict: bool = True) -> NDArra
 
     Unknown ones are refused, or −1 where not `strict`.
     """
+    import pandas as pd
+
     n_modes = len(state.dims)
     if isinstance(indices, pd.DataFrame):
         named = all(dim in indices.columns for dim in state.dims)

@@ -24,7 +24,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from daskpart._floor.checks import finite_number
 from daskpart.containers.tensor import Missing
 from daskpart.errors import BalanceWarning, DaskpartWarning, InputError
-from daskpart.models.base.callbacks import EpochCallback, Tolerance, with_callbacks
+from daskpart.models.base.callbacks import EpochContexts, Tolerance, with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
@@ -287,7 +287,8 @@ class CPDecomposition(CPModel, DistributedEstimator):
             nonzeros were there (online CP). In this process. `fit_` is NaN then, as it would
             need them (`score` gives it), and `history_` begins anew.
         validation, client
-            As for `fit`; `validation` is refused with `mode`, as no iteration is done then.
+            As for `fit`; `validation` is refused with `mode`, as no iteration is done then. Nothing
+            is held out of X, whatever `validation_fraction` is.
 
         Returns
         -------
@@ -306,11 +307,13 @@ class CPDecomposition(CPModel, DistributedEstimator):
                     "out, and judge by score"
                 )
             return self._grow(X, y, mode)
-        return self._fit(X, y, client=client, one_step=True, validation=validation)
+        data = {"validation": validation, "onto": getattr(self, "state_", None)}
+        return self._fit(X, y, client=client, one_step=True, **data)
 
     def _grow(self, X: Any, y: Any, mode: int | str) -> Self:
         """Take in new slices along a mode."""
-        state = self._fitted().unwatched()
+        state = self._fitted()
+        state = state.unwatched(state.watched_behind)
         self._check_parameters()
         check_components(state, self.n_components)
         place = place_of_mode(mode, state.dims)
@@ -361,12 +364,15 @@ class CPDecomposition(CPModel, DistributedEstimator):
                 "validation entries are not in X, and missing='zero' takes them for 0: give "
                 "missing='unknown'"
             )
-        if self.patience is not None and validation is None and not self.validation_fraction:
+        fraction = self.validation_fraction
+        if "onto" in data:  # a batch, which is all to be learnt from
+            fraction = 0.0
+        elif self.patience is not None and validation is None and not fraction:
             raise InputError("patience needs validation=… or validation_fraction above 0")
         problem = problem_of(X, y, self.missing)
         check_signs(self.init, nonnegative_modes(self.nonnegative, problem.dims))
         ridge_modes(self.ridge, problem.dims)
-        return problem.with_validation(validation, self.validation_fraction, random_state)
+        return problem.with_validation(validation, fraction, random_state)
 
     def _make_plan(
         self,
@@ -425,9 +431,6 @@ class CPDecomposition(CPModel, DistributedEstimator):
     def _dtype(self, problem: TensorProblem) -> str:
         return self.dtype or problem.dtype
 
-    def _in_another_fit(self, state: CPState, settings: dict[str, Any]) -> CPState:
-        return replace(state, fit=float("nan"))  # of other data, so nothing to compare with
-
     def _plan_of_fit(self, plan: CPPlan, problem: TensorProblem) -> CPPlan:
         if problem.held_out is None:
             return replace(plan, held_out=None)
@@ -455,7 +458,7 @@ class CPDecomposition(CPModel, DistributedEstimator):
         plan: CPPlan,
         start: State,
         last: int,
-        own: list[EpochCallback],
+        epochs: EpochContexts,
     ) -> State:
         """The best of all starts; the last of them, number 0, with all callbacks.
 
@@ -474,7 +477,7 @@ class CPDecomposition(CPModel, DistributedEstimator):
             trainer.earlier = _better(trainer.state(), trainer.earlier)
         if trainer.earlier is not None:
             trainer.begin_again(start)
-        self._run_steps(trainer, problem, start, last, own)
+        self._run_steps(trainer, epochs)
         trainer.state()
         return self._best_kept(trainer)
 

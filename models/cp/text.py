@@ -137,7 +137,9 @@ class CPText(Text):
             watched=self._watch is not None,
         )
         best_fit = state.best.get("fit", state.fit)
-        self._changing: Changing = (factors, state.fit, best, best_fit, seen)
+        rows = state.compared
+        before = rows[-1]["fit"] if rows else float("nan")
+        self._changing: Changing = (factors, before, best, best_fit, seen)
         self._at = state.epoch
 
     def run(self, first: int, last: int) -> list[Step]:

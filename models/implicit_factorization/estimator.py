@@ -284,7 +284,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         """Take in the users and items of `matrix` behind those of the fit."""
         check_components(self.state_, self.n_components)
         self.state_, self.new_rows_distance_ = grown(
-            self.state_.unwatched(), matrix, self._exact_rows
+            self.state_.unwatched(self.state_.watched_behind), matrix, self._exact_rows
         )
         self.seen_ = seen_pattern(matrix, self.seen_)
         self.n_features_in_ = matrix.shape[1]

@@ -67,7 +67,8 @@ class ImplicitText(Text):
             self.session.values(state.cut(held, plan.n_ranks)),
             solve=self._options["solve"],
         )
-        self._loss = state.history[-1]["loss"] if state.history else float("nan")
+        rows = state.compared
+        self._loss = rows[-1]["loss"] if rows else float("nan")
 
     def run(self, first: int, last: int) -> list[Step]:
         """Do iterations `first` to `last`, fewer if the loss changes by less than the tolerance."""

@@ -10,7 +10,8 @@ so the penalty of all steps in which a coordinate had no gradient is one proxima
 summed rates. Whoever reads a weight brings it up to date for himself and leaves it as it is:
 weights change by the sum of all ranks alone, and stay equal on all to the bit. A coordinate that
 had no gradient yet (r_j = 0) has no rate either, so no penalty: a weight that it has all the same
-is of another fit, which a step without end would undo.
+is of another fit, which a step without end would undo. Where no sample has the feature that is what
+is wanted, and `sgd.begin` does it.
 
 Source: Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic
 optimization", JMLR 2011, §5.1 (composite mirror descent). Sums of squares begin at zero, so the

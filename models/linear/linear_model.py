@@ -38,7 +38,7 @@ from .lbfgs import MAX_TRIES, N_PAIRS, Lbfgs
 from .losses import Loss
 from .placement import PARTITIONERS, placed_rows, random_rows
 from .server import BlocksText, ServerConnection, SgdServerText
-from .sgd import MEAN_BEGAN, Sgd
+from .sgd import ANEW, MEAN_BEGAN, Sgd
 from .sgd_on_server import ServerSgd
 from .state import LinearState
 from .text import LinearText
@@ -93,7 +93,9 @@ delay : int or math.inf, default=0
     On a parameter server: by how many batches (or blocks, of ``solver="server"``) a rank may run
     ahead of the slowest. 0 is synchronous and gives the same bits on every transport.
 top_k : int or None, default=None
-    Send the k largest entries of a rank's gradient only, and keep the rest for the next step.
+    Send the k largest entries of a rank's gradient only, and keep the rest for the next step. A fit
+    that resumes keeps it too, and so does `partial_fit` (of as many ranks); ``warm_start=True`` on
+    other data, or with other parameters, begins with nothing kept.
 top_k_bucket : int or None, default=None
     Choose the k largest of each so many coordinates.
 top_k_approximate : bool, default=False
@@ -109,7 +111,9 @@ patience : int or None, default=None
 transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
     How ranks send; see `MatrixFactorization`.
 warm_start : bool, default=False
-    Begin at the weights of the last fit.
+    Begin at the weights of the last fit. Those of features that no sample of this one has are moved
+    by the penalty alone: "lbfgs", "server" and AdaGrad take them to 0, other SGD step by step.
+    `partial_fit` goes on with them.
 checkpoint_path : path or None, default=None
     ``run.npz`` or ``run.zarr``; written every `checkpoint_every` epochs, the last two stay.
 checkpoint_every : int, default=1
@@ -363,26 +367,28 @@ class LinearModel(SampleModel):
             )
         if self.fit_intercept:
             return state
-        weights, mean = state.weights.copy(), state.mean.copy()
+        weights, mean, residual = state.weights.copy(), state.mean.copy(), state.residual.copy()
         weights[-state.n_outputs :] = 0.0  # an intercept that the last fit may have had
         mean[-state.n_outputs :] = 0.0
+        residual[:, -state.n_outputs :] = 0.0
         slots = {  # ".1" are of the intercept, which they would go on to move
             name: np.zeros_like(slot) if name.endswith(".1") else slot
             for name, slot in state.slots.items()
         }
-        return replace(state, weights=weights, mean=mean, slots=slots)
+        return replace(state, weights=weights, mean=mean, slots=slots, residual=residual)
 
-    def _beginning(
-        self, kept: Any, problem: Any, plan: Any, one_step: bool
-    ) -> tuple[Any, int, bool]:
+    def _beginning(self, kept: Any, problem: Any, plan: Any, one_step: bool) -> tuple[Any, int]:
         start: Any
-        start, last, same = super()._beginning(kept, problem, plan, one_step)
-        averages = self.solver == "sgd" and self._averages
-        if averages and start.epoch and not same and not one_step:
+        start, last = super()._beginning(kept, problem, plan, one_step)
+        anew = start.epoch and start.epoch == start.begun_behind and not one_step
+        if anew and self.solver == "sgd" and not self._on_server:
+            # what a batch of `partial_fit` lacks others have, so that is of its fit alone
+            start = replace(start, slots={**start.slots, ANEW: np.array(1)})
+        if anew and self.solver == "sgd" and self._averages:
             # epochs of other data say nothing of these; `partial_fit` goes on with one mean
             slots = {**start.slots, MEAN_BEGAN: np.array(start.epoch)}
             start = replace(start, mean=np.zeros(0), slots=slots)
-        return start, last, same
+        return start, last
 
     def _in_another_fit(self, state: Any, settings: dict[str, Any]) -> Any:
         state = super()._in_another_fit(state, settings)
@@ -427,9 +433,9 @@ class LinearModel(SampleModel):
         )
 
     def _train(
-        self, trainer: Any, problem: Any, plan: Any, start: Any, last: int, own: Any
+        self, trainer: Any, problem: Any, plan: Any, start: Any, last: int, epochs: Any
     ) -> State:
-        state = super()._train(trainer, problem, plan, start, last, own)
+        state = super()._train(trainer, problem, plan, start, last, epochs)
         if self.solver == "lbfgs" and self.tol and state.epoch > start.epoch:
             first, row = state.history[start.epoch], state.history[-1]
             large = row["gradient"] >= UNMOVED * first["gradient"]  # for rounding to be the reason

@@ -49,6 +49,7 @@ from .kernels import (
 from .losses import mean_loss
 
 MEAN_BEGAN = "mean_began"  # among slots: the epochs of other fits, which the mean leaves out
+ANEW = "anew"  # among slots, until training begins: whether the weights are of another fit
 _FORGETTING = 3  # half of a mean over 100 epochs is of the last 16
 _TOO_LARGE = 1e100  # a weight that has diverged, before its square is infinite
 NO_INDICES = np.zeros(0, np.uint32)
@@ -197,10 +198,17 @@ def bounded_by(squares: list[tuple[float, int]], *, sgd: Steps) -> Steps:
 
 
 def begin(
-    comm: Communicator, rows: PerRank, parts: PerRank, *, sgd: Sgd
+    comm: Communicator, rows: PerRank, parts: PerRank, *, sgd: Sgd, anew: bool
 ) -> tuple[PerRank, PerRank, list[int]]:
-    """Model and feedback of every rank from the parts of a state, and the bytes they hold."""
-    model = comm.map(first_model, parts, rows, sgd=sgd)
+    """Model and feedback of every rank from the parts of a state, and the bytes they hold.
+
+    Where weights are of another fit, those of features that no sample has are 0 under a penalty,
+    which is all that moves them. AdaGrad has no rate to do it by: its step would have no end.
+    """
+    lacking = None
+    if anew and sgd.is_adaptive and (sgd.l1 or sgd.l2):
+        lacking = allreduce(comm, comm.map(entries_of_features, parts, rows, sgd=sgd)).result() == 0
+    model = comm.map(first_model, parts, rows, sgd=sgd, lacking=lacking)
     feedback = comm.map(first_feedback, parts, rows)
     model, feedback = comm.settle(model, feedback)
     return model, feedback, comm.fold(comm.map(bytes_held, model, rows), list).result()
@@ -283,9 +291,22 @@ def _moved(
 # -- steps on one rank ---
 
 
-def first_model(part: Part, rows: Rows, *, sgd: Sgd) -> SgdModel:
-    """A rank's model from its part of a state."""
+def entries_of_features(part: Part, rows: Rows, *, sgd: Sgd) -> NDArray[np.int64]:
+    """How many entries of each feature a rank has."""
+    n_features = len(part["weights"]) // sgd.n_outputs - 1
+    found = np.zeros(n_features, np.int64)
+    for block in in_blocks(rows, sgd.block_rows):
+        own = block.indices[block.pointer[0] : block.pointer[-1]]
+        found += np.bincount(own, minlength=n_features)
+    return found
+
+
+def first_model(part: Part, rows: Rows, *, sgd: Sgd, lacking: NDArray[np.bool_] | None) -> SgdModel:
+    """A rank's model from its part of a state; weights of features that are `lacking` are 0."""
     weights = part["weights"]
+    if lacking is not None:
+        weights = weights.copy()
+        weights[: -sgd.n_outputs][np.repeat(lacking, sgd.n_outputs)] = 0.0
     size, none = len(weights), np.zeros(0)
     n_features = size // sgd.n_outputs - 1
     mean = np.array(part["mean"]) if sgd.average else none
@@ -293,6 +314,7 @@ def first_model(part: Part, rows: Rows, *, sgd: Sgd) -> SgdModel:
         mean = weights.copy()
     slots = {name: np.array(slot) for name, slot in part["slots"].items()}
     began, mean_began = (int(slots.pop(name, 0)) for name in (BEGAN, MEAN_BEGAN))
+    slots.pop(ANEW, None)
     table = blank_rows(size, _n_columns(sgd), np.float64)
     table[:, WEIGHT] = weights
     if sgd.is_adaptive:

@@ -49,7 +49,9 @@ class LinearText(Text):
         if isinstance(self._fit, Lbfgs):
             self._changing, self.memory = comm.run(lbfgs.begin, self._rows, parts, fit=self._fit)
             return
-        model, feedback, self.memory = comm.run(sgd.begin, self._rows, parts, sgd=self._fit)
+        model, feedback, self.memory = comm.run(
+            sgd.begin, self._rows, parts, sgd=self._fit, anew=sgd.ANEW in state.slots
+        )
         self._changing = (model, feedback, state.steps, state.loss)
 
     def run(self, first: int, last: int) -> list[Step]:

@@ -10,7 +10,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from daskpart._floor.checks import one_of
 from daskpart._floor.words import plural
@@ -29,6 +28,8 @@ _ALLOWED = (
 
 def is_pairs(data: Any) -> bool:
     """Whether `data` lists pairs, rather than being a sparse container."""
+    import pandas as pd  # here, as ranks import this module
+
     return isinstance(data, pd.DataFrame | np.ndarray | list | tuple) or is_dask_frame(data)
 
 
@@ -54,6 +55,8 @@ def pair_positions(
     InputError
         When these are not pairs, or labels are unknown (names the first and how many).
     """
+    import pandas as pd
+
     if isinstance(pairs, pd.DataFrame) or is_dask_frame(pairs):
         chosen = pairs.iloc[:, [*pair_places(pairs, factors, columns)]]
         chosen = chosen.compute() if is_dask_frame(chosen) else chosen

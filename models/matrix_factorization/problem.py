@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
-import pandas as pd
 import scipy.sparse
 
 from daskpart._floor.checksum import checksum
@@ -240,6 +239,8 @@ def _weights_of(
     repeats: Literal["last", "sum"],
 ) -> LabelledMatrix:
     """Weights in the pattern of the ratings: a container of that pattern, or one an entry of X."""
+    import pandas as pd  # here, as ranks import this module
+
     if isinstance(given, np.ndarray | pd.Series | list) and np.ndim(given) == 1:
         rows, items, values, *more = stored_triples(X, columns, repeats == "sum")
         if len(given) != len(values):

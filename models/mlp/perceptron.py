@@ -61,7 +61,8 @@ aggregation : str, default="auto"
     gives the bits of "dense".
 top_k : int or None, default=None
     Send the k largest entries of each bucket of a layer's gradient only, and keep the rest for the
-    next step.
+    next step. A fit that resumes keeps it too, and so does `partial_fit` (of as many ranks);
+    ``warm_start=True`` on other data, or with other parameters, begins with nothing kept.
 top_k_bucket : int or None, default=512
     Length of a bucket; None: a layer is one bucket.
 top_k_approximate : bool, default=False

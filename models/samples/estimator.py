@@ -269,11 +269,16 @@ class SampleModel(DistributedEstimator):
 
     def _beginning(
         self, kept: State | None, problem: Any, plan: FitPlan, one_step: bool
-    ) -> tuple[State, int, bool]:
-        start, last, same = super()._beginning(kept, problem, plan, one_step)
+    ) -> tuple[State, int]:
+        start: Any
+        start, last = super()._beginning(kept, problem, plan, one_step)
         if one_step and start.best_epoch is not None:
             start = start.unwatched(start.epoch)  # the step is taken, whatever was best before
-        return start, last, same
+        if start.epoch == start.begun_behind and not one_step:
+            # what ranks have not sent of other data would move weights along gradients of those;
+            # batches of `partial_fit` are one stream, of which nothing is to be lost
+            start = replace(start, residual=np.zeros_like(start.residual))
+        return start, last
 
     def _in_another_fit(self, state: Any, settings: dict[str, Any]) -> Any:
         # else the first change of the loss would be between two fits, and might be told as enough

@@ -148,6 +148,18 @@ def test_a_callback_does_not_count_the_steps_of_another_fit(case):
         assert model.n_iter_ == 3 + 3 and stopping.waited == 2
 
 
+def test_a_resumed_fit_does_not_count_the_steps_of_another_fit(case, tmp_path):
+    """It stops where it would have stopped unbroken, which counted none of them."""
+    model = case.make(max_iter=2)
+    if "warm_start" not in model.get_params():
+        pytest.skip("it has no warm start")
+    other = {"random_state": 99, "checkpoint_path": tmp_path / "run.npz"}
+    model.fit(*case.data()).set_params(warm_start=True, max_iter=1, **other).fit(*case.data())
+    stopping = EarlyStopping(2, min_delta=1e9, monitor="seconds")  # no fall counts
+    resumed = case.make(max_iter=30, resume=True, **other).set_callbacks(stopping)
+    assert resumed.fit(*case.data()).n_iter_ == 3 + 2
+
+
 def test_a_plan_or_a_fit_that_fails_leaves_the_model_as_it_was(case, monkeypatch):
     X, *more = case.data()
     model = case.make().fit(X, *more)

@@ -398,6 +398,20 @@ def test_bad_frames(X, y, words):
         model().fit(X, y)
 
 
+@pytest.mark.parametrize("patience", [None, 2])
+def test_nothing_is_held_out_of_a_batch(patience):
+    """Nor is a fraction in the way of entries to measure by."""
+    tensor = entries_of(3)
+    fitted = model(validation_fraction=0.2, patience=patience, max_iter=2).fit(tensor)
+    fitted.partial_fit(tensor).partial_fit(tensor, validation=tensor)
+    whole = model(max_iter=2).fit(tensor)
+    assert whole.state_.settings["data"] == fitted.state_.settings["data"]
+    rmse = fitted.history_["validation_rmse"]
+    assert rmse.isna().tolist() == [False, False, True, False]
+    error = (1 - fitted.score(tensor)) * np.linalg.norm(tensor.data) / np.sqrt(tensor.nnz)
+    assert rmse.iloc[3] == pytest.approx(error)
+
+
 def test_bad_validation():
     tensor = entries_of(3)
     with pytest.raises(InputError, match="are not in X"):

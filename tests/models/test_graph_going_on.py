@@ -138,6 +138,14 @@ def test_a_fit_that_diverges_keeps_a_state_of_finite_outputs(batch_size, looks, 
     assert ends == {True}
 
 
+def test_weights_that_had_a_loss_are_kept_where_the_next_diverge():
+    """Those of the first epoch have one, however large; the step from there has no end."""
+    fitted = model(optimizer="sgd", initial_learning_rate=1e12, dtype="float32", max_iter=9)
+    with pytest.raises(DivergenceError, match=r"in epoch 2.*after epoch 1 is kept"):
+        fitted.fit(features(), labels(), graph=graph())
+    assert np.isfinite(fitted.predict_proba(features())).all()
+
+
 def test_validation_that_is_not_finite_is_divergence():
     y, X = labels("numbers"), features()
     held = np.flatnonzero(~np.isnan(y))[:1]

@@ -252,6 +252,22 @@ def test_a_user_without_events_gets_no_list():
     assert set(fitted.recommend_new(new, n=3)["user"]) == {1}
 
 
+@pytest.mark.parametrize("how", ["warm_start", "partial_fit", "resume"])
+def test_a_loss_is_not_compared_with_that_of_other_events(how, tmp_path):
+    first, other = counts(seed=0), counts(seed=1)
+    fitted = model(warm_start=True, tol=1e6).fit(first)
+    assert fitted.n_iter_ == 2  # the second changed by less
+    path = tmp_path / "run.npz"
+    if how == "resume":  # one iteration on the other events, then it is broken off
+        fitted.set_params(max_iter=1, checkpoint_path=path).fit(other)
+        fitted = model(max_iter=9, tol=1e6, checkpoint_path=path, resume=True).fit(other)
+    else:
+        fitted = fitted.fit(other) if how == "warm_start" else fitted.partial_fit(other)
+    changes = fitted.history_["loss_change"]
+    assert np.isnan(changes[[0, 2]]).all() and not np.isnan(changes[1])
+    assert fitted.n_iter_ == 3 + (how != "partial_fit")
+
+
 def test_what_is_turned_round_is_refused():
     X = counts()
     fitted = model().fit(X)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -368,17 +369,23 @@ def test_a_warm_start_may_change_solver_optimiser_and_ranks(first, other):
 
 @pytest.mark.parametrize("n_ranks", [1, 2])
 @pytest.mark.parametrize("l1_ratio", [0.0, 0.5])
-def test_adagrad_leaves_weights_that_new_samples_do_not_touch(n_ranks, l1_ratio):
-    """It had no gradient of them, so no rate to shrink them by; others it goes on from."""
+@pytest.mark.parametrize("first", ["lbfgs", "adagrad"])
+def test_adagrad_zeroes_weights_of_features_that_new_samples_lack(first, n_ranks, l1_ratio):
+    """As the server does, and L-BFGS; it goes on from others, however late they come."""
     X, y = samples()
-    model = LogisticRegression(warm_start=True, n_ranks=n_ranks, transport="local").fit(X, y)
+    by_sgd = {"solver": "sgd", "optimizer": "adagrad", "average": False, "shuffle": False}
+    model = LogisticRegression(warm_start=True, n_ranks=n_ranks, transport="local", max_iter=20)
+    model.set_params(**by_sgd if first == "adagrad" else {}).fit(X, y)
     before, late = model.coef_[0], np.where(np.arange(len(y)) < 100, 0, X[:, 3])
+    assert before[:3].all()
     X = np.column_stack([np.zeros((len(X), 3)), late, X[:, 4:]])
-    model.set_params(
-        solver="sgd", l1_ratio=l1_ratio, average=False, shuffle=False, eta0=1e-4, max_iter=1,
-        batch_size=10, tol=0,
-    ).fit(X, y)  # fmt: skip
-    np.testing.assert_array_equal(model.coef_[0, :3], before[:3])
+    model.set_params(**by_sgd, l1_ratio=l1_ratio, eta0=1e-4, max_iter=1, batch_size=10, tol=0)
+    kept, free = deepcopy(model), deepcopy(model).set_params(C=np.inf).fit(X, y)
+    np.testing.assert_array_equal(free.coef_[0, :3], before[:3])  # no penalty moves them
+    kept.partial_fit(X, y)  # of a batch: others may have them
+    np.testing.assert_allclose(kept.coef_[0], before, atol=0.01)
+    model.fit(X, y)
+    np.testing.assert_array_equal(model.coef_[0, :3], 0.0)
     np.testing.assert_allclose(model.coef_[0, 3:], before[3:], atol=0.01)
 
 

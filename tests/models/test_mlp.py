@@ -434,6 +434,17 @@ def test_a_fit_that_diverges_keeps_the_last_good_epoch(more):
             assert np.isfinite(model.predict_proba(X)).all()
 
 
+@pytest.mark.parametrize("looks", [False, True], ids=["in runs", "epoch by epoch"])
+def test_weights_that_had_a_loss_are_kept_where_the_next_diverge(looks, tmp_path):
+    """Those of the first epoch have one, however large; the step from there has no end."""
+    X, y = samples()
+    path = {"checkpoint_path": tmp_path / "run.npz"} if looks else {}
+    model = classifier(eta0=1e10, batch_size=97, max_iter=9, **path)
+    with pytest.raises(DivergenceError, match=r"in epoch 2.*after epoch 1 is kept"):
+        model.fit(X.astype(np.float32), y)
+    assert model.n_iter_ == 1 and np.isfinite(model.predict_proba(X)).all()
+
+
 def test_more_ranks_than_samples():
     X, y = samples(5)
     assert classifier(n_ranks=7, batch_size=1).fit(X, y).n_iter_ == 3

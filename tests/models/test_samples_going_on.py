@@ -11,6 +11,7 @@ import pytest
 from daskpart import LinearRegression, LinearSVC, LogisticRegression, MLPClassifier
 from daskpart.errors import InputError
 from daskpart.models.base.early_stopping import Watch
+from daskpart.models.base.trainer import Trainer
 from daskpart.models.linear.sgd import MEAN_BEGAN
 from daskpart.models.optimisation.optimisers import BEGAN
 
@@ -27,6 +28,7 @@ NAMES = np.array(["no", "yes"])[Y]
 @pytest.mark.parametrize("options", [
     {"solver": "lbfgs"}, {"solver": "sgd"}, {"solver": "sgd", "optimizer": "adam"},
     {"solver": "sgd", "aggregation": "server"}, {"solver": "server"},
+    {"solver": "sgd", "top_k": 1, "batch_size": 8},
 ])  # fmt: skip
 def test_an_intercept_that_is_not_wanted_any_more_is_gone(options):
     model = LogisticRegression(warm_start=True, max_iter=3, tol=0, **options, **LOCAL)
@@ -40,6 +42,40 @@ def test_an_intercept_that_is_not_wanted_any_more_is_gone(options):
     if options["solver"] == "sgd":
         model.set_params(fit_intercept=True).fit(X, Y).set_params(fit_intercept=False)
         assert model.partial_fit(X, Y).intercept_.tolist() == [0.0]
+
+
+# -- what TopK has not sent ---
+
+
+@pytest.mark.parametrize("how", ["warm_start", "partial_fit", "other parameters", "resume"])
+@pytest.mark.parametrize("make", [
+    lambda **more: LogisticRegression(solver="sgd", top_k=1, **more),
+    lambda **more: LogisticRegression(solver="sgd", top_k=1, aggregation="server", **more),
+    lambda **more: MLPClassifier((3,), optimizer="sgd", top_k=1, top_k_bucket=None, **more),
+])  # fmt: skip
+def test_what_was_not_sent_of_other_data_is_not_sent(make, how, monkeypatch, tmp_path):
+    begun = []
+    keep = Trainer._start_at
+    monkeypatch.setattr(
+        Trainer, "_start_at", lambda self, state: (begun.append(state), keep(self, state))[1]
+    )
+    options = {**LOCAL, "batch_size": 8, "max_iter": 2, "tol": 0, "warm_start": True}
+    model = make(**options, checkpoint_path=tmp_path / "run.npz").fit(X, Y)
+    kept = model.state_.residual
+    assert kept.any()
+    if how == "resume":
+        model.set_params(resume=True, max_iter=3).fit(X, Y)
+    elif how == "partial_fit":
+        model.set_params(checkpoint_path=None).partial_fit(1 - X[:50], Y[:50])
+    else:
+        other = {"eta0": 0.01} if how == "other parameters" else {}
+        model.set_params(checkpoint_path=None, **other).fit(X if other else 1 - X, Y)
+    found = begun[-1].residual
+    assert found.shape == kept.shape and (begun[-1].epoch, found.any()) == (
+        2, how in ("partial_fit", "resume"),
+    )  # fmt: skip
+    if found.any():
+        np.testing.assert_array_equal(found, kept)
 
 
 # -- classes ---

@@ -158,3 +158,20 @@ def test_an_engine_that_moves_an_anchor_is_named():
 
     with pytest.raises(EngineError, match="'drawing' moved fixed vertex 54"):
         hypercube_mapping(random_hypergraph(2), 2, Careless())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_part_is_relieved_below_a_vertex_that_is_too_heavy(seed):
+    """It would cost volume, and the heaviest part would be as heavy as before."""
+    rng = np.random.default_rng(seed)
+    weights, sizes = rng.integers(1, 40, 120), rng.integers(2, 8, 90)
+    weights[0] = 3 * weights.sum() // 32
+    pins = np.concatenate([rng.choice(120, size, replace=False) for size in sizes])
+    nets = Hypergraph.from_nets(np.append(0, np.cumsum(sizes)), pins, 120, weights)
+    mapped, moved = (
+        partition(nets, 32, method="hypercube", polish=polish, epsilon=0.03)
+        for polish in (False, True)
+    )
+    assert moved.part_weights.max() == weights[0]
+    before, after = (concurrent_volume(nets, found.assignment, 32) for found in (mapped, moved))
+    assert after <= before
