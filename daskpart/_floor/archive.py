@@ -72,7 +72,7 @@ def write_arrays(path: str | os.PathLike, arrays: dict[str, np.ndarray], header:
     Raises
     ------
     InputError
-        For another suffix, or arrays of objects.
+        For another suffix, or arrays of objects, or with masks.
     ImportError
         For ``.zarr`` where zarr is not installed.
     OSError
@@ -87,6 +87,9 @@ def write_arrays(path: str | os.PathLike, arrays: dict[str, np.ndarray], header:
     objects = [name for name, array in everything.items() if array.dtype.hasobject]
     if objects:
         raise InputError(f"{', '.join(objects)} hold objects, which would have to be pickled.")
+    masked = [name for name, array in everything.items() if isinstance(array, np.ma.MaskedArray)]
+    if masked:
+        raise InputError(f"{', '.join(masked)} have masks, which would be lost: fill them first.")
     n_bytes = sum(array.nbytes for array in everything.values())
     if suffix == ".npz":
         replace_file(target, lambda partial: _write_npz(partial, everything), n_bytes)
