@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from ._cli import options as _o
 from ._cli.fit import MODELS, FitCommand
@@ -36,7 +35,6 @@ from ._cli.terminal import (
     silence_unless_speaking,
     warnings_as_lines,
 )
-from .errors import InputError
 
 _FORMATS = (
     "ratings", "parquet", "adjacency", "edges", "mtx", "npz", "libsvm", "tns", "hgr", "patoh",
@@ -56,12 +54,18 @@ _METRICS = (
 _AT_LEAST_0 = click.FloatRange(min=0)
 
 
-def _refuse(names: tuple[str, ...], words: str) -> None:
-    """End with an error where one of these options was typed: it would be passed over."""
-    given = click.get_current_context().get_parameter_source
-    for name in names:
-        if given(name) is ParameterSource.COMMANDLINE:
-            raise InputError(f"{words}: leave --{name.replace('_', '-')} away")
+def _refuse_of_method(method: str, refines: bool = False) -> None:
+    """Refuse what a method of cutting does not look at, and moves behind it do not either."""
+    from .partitioners.metis import is_installed as has_metis  # else an engine stands in
+
+    if method in _OF_WEIGHTS or method == "hypercube":
+        _o.refuse(("objective",), f"--method {method} has no choice of it")
+    if refines:
+        return
+    if method in _OF_WEIGHTS:
+        _o.refuse(("epsilon",), f"--method {method} is as even as weights allow")
+    if method in (*_OF_WEIGHTS, "parsa") or (method == "metis" and has_metis()):
+        _o.refuse(("engine",), f"--method {method} uses none")
 
 
 class _Commands(click.Group):
@@ -211,24 +215,20 @@ def partition_command(memory_limit: str | None, compare: bool, **options: Any) -
 
     settings = cut.CutSettings(**options)
     if compare:
-        _refuse(comparison.UNUSED, "--compare cuts by every method")
+        _o.refuse(comparison.UNUSED, "--compare cuts by every method")
         comparison.run(settings)
     elif memory_limit is not None:
-        _refuse(place.UNUSED, "--memory-limit is for Parsa's own goal")
+        _o.refuse(place.UNUSED, "--memory-limit is for Parsa's own goal")
         place.run(settings, memory_limit)
     else:
         if settings.start is not None:
-            _refuse(cut.UNUSED_WITH_START, "with --start nothing is cut")
+            _o.refuse(cut.UNUSED_WITH_START, "with --start nothing is cut")
         if settings.start is not None and settings.refine is None:
-            _refuse(("epsilon", "rho", "engine"), "without --refine parts stay as they are")
-        if settings.method in _OF_WEIGHTS or settings.method == "hypercube":
-            _refuse(("objective",), f"--method {settings.method} has no choice of it")
-        if settings.method in (*_OF_WEIGHTS, "parsa") and settings.refine is None:
-            _refuse(("engine",), f"--method {settings.method} uses none")
+            _o.refuse(("epsilon", "rho", "engine"), "without --refine parts stay as they are")
+        _refuse_of_method(settings.method, settings.refine is not None)
         if "power" not in (settings.objective, settings.refine):
-            _refuse(("rho",), "it is of the objective power")
-        given = click.get_current_context().get_parameter_source("parts")
-        cut.run(settings, parts_typed=given is ParameterSource.COMMANDLINE)
+            _o.refuse(("rho",), "it is of the objective power")
+        cut.run(settings, parts_typed=_o.is_typed("parts"))
 
 
 @cli.command("convert", short_help="Write data for another partitioner, or a graph in parts.")
@@ -254,7 +254,7 @@ def convert_command(data: str, target: Path, **options: Any) -> None:
     from ._cli.convert import run
 
     if options["to"] is not None:
-        _refuse(("model",), "--to writes the graph itself")
+        _o.refuse(("model",), "--to writes the graph itself")
     run(data, target, **options)
 
 
@@ -277,6 +277,13 @@ _HOW_TO_CUT = ("method", "objective", "epsilon")
 def _cut_before() -> list[click.Option]:
     words = "Parts from 'daskpart partition', or one a line, instead of cutting now."
     return [_o.file("--partition", words), *_cutting()]
+
+
+def _refuse_of_cut(cut: Any) -> None:
+    """Refuse what `daskpart simulate` would not look at to have its parts."""
+    if cut.partition is not None:
+        _o.refuse(_HOW_TO_CUT, "with --partition nothing is cut")
+    _refuse_of_method(cut.method)
 
 
 def _row_bytes() -> click.Option:
@@ -312,8 +319,7 @@ def _plan_command(kind: str, words: str) -> None:
 
         cost = simulate.settings_of(simulate.CostSettings, options)
         cut = simulate.settings_of(simulate.CutSettings, options)
-        if cut.partition is not None:
-            _refuse(_HOW_TO_CUT, "with --partition nothing is cut")
+        _refuse_of_cut(cut)
         simulate.run_plan(kind, **options, cut=cut, cost=cost)
 
 
@@ -362,11 +368,10 @@ def simulate_sparse_command(**options: Any) -> None:
     cost = simulate.settings_of(simulate.CostSettings, options)
     cut = simulate.settings_of(simulate.CutSettings, options)
     if options["data"] is None:
-        _refuse(("partition", "model", *_HOW_TO_CUT, "format"), "without DATA nothing is cut")
+        _o.refuse(("partition", "model", *_HOW_TO_CUT, "format"), "without DATA nothing is cut")
     else:
-        _refuse(("dimension", "nonzeros", "spread"), "DATA says itself where entries lie")
-        if cut.partition is not None:
-            _refuse(_HOW_TO_CUT, "with --partition nothing is cut")
+        _o.refuse(("dimension", "nonzeros", "spread"), "DATA says itself where entries lie")
+        _refuse_of_cut(cut)
     simulate.run_sparse_allreduce(**options, cut=cut, cost=cost)
 
 

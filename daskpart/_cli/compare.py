@@ -32,7 +32,7 @@ UNUSED = ("method", "objective", "engine", "output", "memory_limit", "start", "r
 def run(settings: CutSettings) -> None:
     """Read, cut by every method, say, write."""
     check_writable(settings.out)
-    data = load_any(settings.data, settings.format)
+    data = load_any(settings.data, settings.format, settings.model)
     words = in_words(data, settings.data)
     say(words)
     say(f"cutting into {settings.parts} parts, by one method after the other …")

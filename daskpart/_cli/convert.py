@@ -32,7 +32,7 @@ def run(
         return
     if target.is_dir():
         raise InputError(f"{target} is a folder: name a file that ends in .hgr, .u or .graph")
-    data = load_any(source, format)
+    data = load_any(source, format, model)
     say(in_words(data, source))
     built = build(data, model)
     built.hypergraph.write(place_for(target))

@@ -17,10 +17,12 @@ from daskpart.containers.matrix import LabelledMatrix
 from daskpart.data_models import DataModel, build, rebuild
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
+from daskpart.partitioners.metis import has_stars
 from daskpart.partitions import Partition
 from daskpart.writers import write_parts
 
 from .inputs import in_words, load_any, load_parts
+from .options import refuse
 from .page import write_json, write_page
 from .pictures import Album
 from .terminal import place_for, say, say_files
@@ -101,13 +103,14 @@ def run(settings: CutSettings, parts_typed: bool = False) -> None:
     import daskpart
 
     check_writable(settings.out)
-    data = load_any(settings.data, settings.format)
+    data = load_any(settings.data, settings.format, settings.model)
     words = in_words(data, settings.data)
     say(words)
     seed = settings.random_state
     if settings.start is None:
         say(f"cutting into {settings.parts} parts …")
         model = build(data, settings.model, n_parts=settings.parts, random_state=seed)
+        check_objective(settings.method, model)
         partition = daskpart.partition(
             model,
             settings.parts,
@@ -137,6 +140,12 @@ def run(settings: CutSettings, parts_typed: bool = False) -> None:
         say(sentence)
     settings.out.mkdir(parents=True, exist_ok=True)
     say_files(_write(cut, model, settings, words))
+
+
+def check_objective(method: str, model: DataModel) -> None:
+    """Refuse to choose what METIS makes small where it has no choice; see `metis_parts`."""
+    if method == "metis" and has_stars(model.hypergraph):
+        refuse(("objective",), "METIS cuts nets of more than two pins alike for every objective")
 
 
 def _started(data: Any, settings: CutSettings, path: Path) -> tuple[DataModel, Partition]:

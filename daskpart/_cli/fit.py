@@ -28,7 +28,7 @@ import click
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
-from .options import COUNT, Place, choice, of_estimator, output, pictures
+from .options import COUNT, Place, choice, is_typed, of_estimator, output, pictures
 from .terminal import (
     INTERRUPTED,
     MpiPlace,
@@ -206,6 +206,18 @@ class Model:
         """Read the data; `given` are the options of reading, and the parameters."""
         raise NotImplementedError
 
+    def check(self, source: str, given: dict[str, Any], estimator: Any) -> None:
+        """Refuse, by `options.refuse`, what the data or other options leave without use.
+
+        Parameters
+        ----------
+        source : str
+        given : dict
+            The options of reading.
+        estimator : DistributedEstimator
+            With all parameters.
+        """
+
     def adjust(self, parameters: dict[str, Any], typed: set[str]) -> None:
         """Change parameters of the estimator that others decide; `typed` were given by hand."""
 
@@ -314,7 +326,7 @@ def _run_here(**given: Any) -> None:
     reading = {str(each.name): given.pop(str(each.name)) for each in model.options}
     run = {str(each.name): given.pop(str(each.name)) for each in _run_options()}
     source = given.pop("source")
-    typed = {name for name in given if _is_typed(ctx, name)}
+    typed = {name for name in given if is_typed(name)}
     if "checkpoint_every" in typed and given["checkpoint_path"] is None:
         raise InputError("--checkpoint-every needs --checkpoint-path, to know where to write")
     model.adjust(given, typed)
@@ -322,11 +334,8 @@ def _run_here(**given: Any) -> None:
     if given.get("n_ranks", 1) is None:
         given["n_ranks"] = getattr(partitioner, "n_parts", run["workers"])
     estimator = model.kind(**given)
+    model.check(source, reading, estimator)
     ctx.exit(_run(_Job(model, source, reading, given, **run), estimator, ctx.obj))
-
-
-def _is_typed(ctx: click.Context, name: str) -> bool:
-    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
 def _run(job: _Job, estimator: Any, place: MpiPlace) -> int:

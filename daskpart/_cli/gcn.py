@@ -20,7 +20,7 @@ from daskpart.readers.streams import location
 from .classes import draw_confusion, judged, most_frequent
 from .fit import Data, Fit, Model
 from .inputs import BUILT_IN, GRAPHS, as_numbers, is_table, lines_of, load_graph, read_table
-from .options import SHARE, format_of, number
+from .options import SHARE, format_of, number, refuse
 
 _LABEL_NAMES = {"label", "labels", "class", "classes", "category", "y", "target"}
 _VERTEX_NAMES = {"vertex", "node", "id", "name", "nodeid", "node_id", "vertex_id"}
@@ -70,6 +70,19 @@ class _GCN(Model):
         "a rank.",
     }
     template = "gcn.html"
+
+    def check(self, source: str, given: dict[str, Any], estimator: Any) -> None:
+        """Refuse what the built-in data have, or is of another way to train."""
+        if source == BUILT_IN:
+            refuse(("format", "features", "labels"), f"{BUILT_IN} has all that is needed")
+        if estimator.learning_rate != "invscaling":
+            refuse(("power_t",), "it is of --learning-rate invscaling")
+        if not estimator.hidden:
+            refuse(("activation",), "there is no hidden layer")
+        if estimator.batch_size is None:
+            refuse(("sampler",), "without --batch-size batches are full")
+        if estimator.patience is None:
+            refuse(("monitor",), "it is what --patience looks at")
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read graph, features and labels, and hide the labels of some vertices."""

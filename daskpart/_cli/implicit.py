@@ -13,7 +13,7 @@ from daskpart.errors import InputError
 from .fit import Data, Fit, Model
 from .inputs import MATRICES, columns_of, in_words, load_matrix
 from .mf import PARTITIONER_WORDS
-from .options import HELD_OUT, SHARE, format_of, number, of_table
+from .options import HELD_OUT, SHARE, format_of, number, of_table, refuse
 from .rankings import (
     draw_losses,
     first_label,
@@ -46,6 +46,12 @@ class _Implicit(Model):
     )
     words: ClassVar[dict[str, str]] = {"partitioner": f"How users are cut: {PARTITIONER_WORDS}"}
     template = "implicit.html"
+
+    def check(self, source: str, given: dict[str, Any], estimator: Any) -> None:
+        """Refuse what is of another solver."""
+        for name, solver in (("cg_steps", "cg"), ("block_size", "subspace")):
+            if estimator.solver != solver:
+                refuse((name,), f"it is of --solver {solver}")
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read, and hold out a share of the events."""

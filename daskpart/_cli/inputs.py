@@ -33,6 +33,7 @@ MATRICES = ("ratings", "parquet", "adjacency", "edges", "mtx", "npz", "libsvm")
 _MAY_REPEAT = ("ratings", "parquet", "adjacency")
 GRAPHS = ("edges", "mtx", "npz", "metis")
 TENSORS = ("tns", "npz", "mtx")
+_HAVE_COLUMNS = ("ratings", "parquet", "edges")
 _TABLES = {".csv", ".tsv", ".parquet", ".pq"}
 _ABSENT = ("", "na", "n/a", "nan", "null", "none")  # numbers
 Cuttable: TypeAlias = LabelledMatrix | LabelledTensor | Hypergraph
@@ -143,12 +144,17 @@ def _adjacency(graph: Hypergraph) -> Any:
     return scipy.sparse.coo_array((weights, (rows, columns)), shape=shape).tocsr()
 
 
-def load_any(source: str, format: str | None = None) -> Cuttable:
-    """Read whatever can be cut: a matrix as `load_matrix` does, a tensor, or a hypergraph."""
+def load_any(source: str, format: str | None, model: str) -> Cuttable:
+    """Read whatever can be cut: a matrix as `load_matrix` does, a tensor, or a hypergraph.
+
+    The last needs no data model, so no `model` but "auto" goes with it (InputError).
+    """
     if source == BUILT_IN:
         return load_matrix(source, format)
     data = _read(source, format)
     if isinstance(data, Hypergraph):
+        if model != "auto":
+            raise InputError(f"{source} says itself what is a net: leave --model away")
         return data
     return as_tensor(data) if len(data.shape) != 2 else _matrix(data, ("row", "column"))
 
@@ -311,6 +317,10 @@ def _read(
     try:
         chosen = format or (suffix_format(source) or "ratings" if of_table else None)
         chosen = chosen or detect(location(source), among, table)
+        if of_table and chosen not in _HAVE_COLUMNS:
+            raise InputError(
+                f"{source} is read as {chosen}, no table: leave --user, --item and --rating away"
+            )
         options = {**of_table, **(of_events if chosen in _MAY_REPEAT else {})}
         return sparse_inside(read(source, chosen, **options), source)
     except ReadError as error:

@@ -14,12 +14,13 @@ from daskpart.errors import InputError
 
 from .classes import as_words
 from .fit import Data, Fit, Model
-from .options import SHARE, choice, number
-from .samples import READERS, SampleSet, read_names, read_samples
+from .options import SHARE, choice, number, refuse
+from .samples import READERS, SampleSet, check_samples, read_names, read_samples
 
 _TOP = 10  # coefficients of each output
 _DRAWN = 4  # outputs
 _BESIDE = 2  # in a row of pictures
+OF_SGD = ("batch_size", "optimizer", "learning_rate", "eta0", "power_t", "average", "shuffle")
 _RANKS = 2 ** np.arange(8)  # for which the density of a sum is told
 
 
@@ -56,6 +57,23 @@ class LinearCommand(Model):
     )
     template = "linear.html"
     names: np.ndarray | None = None
+
+    def check(self, source: str, given: dict[str, Any], estimator: Any) -> None:
+        """Refuse what is of another kind of file, solver, loss or learning rate."""
+        check_samples(source, given)
+        solver, rate = estimator.solver, estimator._learning_rate
+        if solver != "sgd":
+            refuse(OF_SGD, f"--solver {solver} goes through all samples in each step")
+        elif rate == "optimal":
+            refuse(("eta0",), "--learning-rate optimal finds its own beginning")
+        if rate != "invscaling":
+            refuse(("power_t",), "it is of --learning-rate invscaling")
+        if solver == "server":
+            refuse(("aggregation",), "--solver server adds nothing up")
+        elif hasattr(estimator, "n_blocks"):
+            refuse(("n_blocks",), "it is of --solver server")
+        if hasattr(estimator, "epsilon") and estimator.loss != "huber":
+            refuse(("epsilon",), "it is of --loss huber")
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read or survey, name features, hold out."""

@@ -17,7 +17,7 @@ from daskpart.partitions import Partition
 from .cut import Cut, draw_cut, sentences
 from .fit import Data, Fit, Model
 from .inputs import MATRICES, columns_of, in_words, load_matrix
-from .options import HELD_OUT, SHARE, format_of, number, of_table
+from .options import HELD_OUT, SHARE, format_of, number, of_table, refuse
 from .rankings import (
     draw_losses,
     first_label,
@@ -61,6 +61,13 @@ class _MF(Model):
         "clip": "Keep predictions within the range of the ratings of the fit.",
     }
     template = "mf.html"
+
+    def check(self, source: str, given: dict[str, Any], estimator: Any) -> None:
+        """Refuse what is of another schedule."""
+        if estimator.schedule == "dsgd":
+            refuse(("eta", "averaging"), "--schedule dsgd has a stratum a rank, averages nothing")
+        elif estimator.schedule == "gasgd":
+            refuse(("axis",), "--schedule gasgd cuts single ratings")
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read, and hold out a share of the ratings."""

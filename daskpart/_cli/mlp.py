@@ -10,6 +10,8 @@ import pandas as pd
 from .classes import draw_confusion, judged, most_frequent
 from .fit import Fit
 from .linear import LinearCommand
+from .options import refuse
+from .samples import check_samples
 
 
 class _MLP(LinearCommand):
@@ -29,6 +31,16 @@ class _MLP(LinearCommand):
     options = tuple(each for each in LinearCommand.options if each.name != "names")
     words: ClassVar[dict[str, str]] = {"hidden": "Widths of the hidden layers."}
     template = "mlp.html"
+
+    def check(self, source: str, given: dict[str, Any], estimator: Any) -> None:
+        """Refuse what is of another kind of file, network or learning rate."""
+        check_samples(source, given)
+        if estimator.learning_rate != "invscaling":
+            refuse(("power_t",), "it is of --learning-rate invscaling")
+        if not estimator.hidden:
+            refuse(("activation",), "there is no hidden layer")
+        if estimator.top_k is None:
+            refuse(("top_k_bucket",), "it is of --top-k")
 
     def load(self, source: str, given: dict[str, Any]) -> Any:
         """As of the linear models; features have no names here."""

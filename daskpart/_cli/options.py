@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
+
+from daskpart.errors import InputError
 
 _OTHER_NAMES = {"n_components": "--components", "n_ranks": "--ranks"}
 _OF_PYTHON = " A RandomState or None draws the seed."
@@ -231,6 +234,22 @@ def options(*given: click.Option) -> Any:
         return command
 
     return decorate
+
+
+# -- what was typed ---
+
+
+def is_typed(name: str) -> bool:
+    """Whether an option of the command that runs was given by hand."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.COMMANDLINE
+
+
+def refuse(names: Sequence[str], words: str) -> None:
+    """End with an error where one of these options was typed: it would be passed over."""
+    for name in names:
+        if is_typed(name):
+            raise InputError(f"{words}: leave --{name.replace('_', '-')} away")
 
 
 # -- from an estimator ---

@@ -23,6 +23,7 @@ from .fit import Data, Fit, FitCommand, Model
 from .inputs import MATRICES, in_words, load_matrix
 from .linear import LinearCommand
 from .options import format_of, parameter_words
+from .samples import check_samples
 
 _OF_THE_RUN = (
     "max_iter", "n_ranks", "transport", "checkpoint_path", "checkpoint_every", "resume",
@@ -60,6 +61,11 @@ class OwnModel(Model):
     def imports(self) -> str:
         """The module itself."""
         return self.module
+
+    def check(self, source: str, given: dict[str, Any], estimator: Any) -> None:
+        """As of the linear models, where the data are samples."""
+        if self.has_targets:
+            check_samples(source, given)
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Samples, some held out where the model can judge itself; or a matrix."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from daskpart.errors import InputError
 
 from .inputs import lines_of
+from .options import refuse
 
 READERS = ("auto", "here", "ranks")
 _UNPACKED = 5  # times as large as a compressed file or a parquet file may be what is in it
@@ -84,6 +85,16 @@ class ReadSamples(NamedTuple):
     train: SampleSet
     test: SampleSet | None
     names: NDArray[Any] | None
+
+
+def check_samples(source: str, given: dict[str, Any]) -> None:
+    """Refuse options of reading that this file, or others of them, leave without use."""
+    from daskpart.readers.example_tables import is_table
+
+    if given.get("test") is not None:
+        refuse(("test_fraction",), "--test is what it is judged by")
+    if given["label"] is not None and Path(source).expanduser().is_file() and not is_table(source):
+        refuse(("label",), f"{source} is no table, each line begins with its label")
 
 
 def read_samples(source: str, test: str | None, label: str | None, reader: str) -> ReadSamples:

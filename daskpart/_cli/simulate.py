@@ -40,6 +40,7 @@ from daskpart.connectivity import Connectivity
 from daskpart.data_models import build, rebuild
 from daskpart.errors import InputError
 
+from .cut import check_objective
 from .inputs import load_any, load_parts
 from .terminal import place_for, say, say_aside
 
@@ -190,7 +191,7 @@ def _connectivities(
     data: str, parts: Sequence[int], cut: CutSettings, cost: CostSettings
 ) -> Iterator[Connectivity]:
     """What parts of the data share (columns of a matrix), cut into each number of parts."""
-    loaded = load_any(data, cut.format)
+    loaded = load_any(data, cut.format, cut.model)
     if cut.partition is not None:
         given = load_parts(cut.partition)
         model = rebuild(loaded, given, cut.model, random_state=cut.random_state)
@@ -205,6 +206,7 @@ def _connectivities(
     else:
         most = max(parts or (8,))
         model = build(loaded, cut.model, n_parts=most, random_state=cut.random_state)
+        check_objective(cut.method, model)
         partitions = [
             daskpart.partition(
                 model, n_parts, cut.objective, method=cut.method, epsilon=cut.epsilon,

@@ -1,10 +1,11 @@
 """Named arrays and a JSON header on disk: the new version is there whole, or the old one still is.
 
-    write    .name.3f2a.partial  ──fsync──►  rename to name            (file: one atomic step)
-    folder   .name.3f2a.partial/ ──fsync──►  name → .name.previous, .name.3f2a.partial → name,
-                                             previous removed
+    write    .name.….partial  ──fsync──►  rename to name               (file: one atomic step)
+    folder   .name.….partial/ ──fsync──►  name → .name.previous, .name.….partial → name,
+                                          previous removed
 
-Each write has a partial copy of its own, so that two at once leave one of the two, whole.
+Each write has a partial copy of its own, so that two at once leave one of the two, whole; that of a
+process that was killed is removed by the next write. A link is followed: what it points to changes.
 A full disk, an error or Ctrl-C in the middle removes the partial copy and leaves what was there
 before. A process killed between the two renames of a folder leaves `.name.previous`, which readers
 fall back to.
@@ -17,7 +18,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import secrets
 import shutil
 import zipfile
 import zlib
@@ -30,6 +30,7 @@ import numpy as np
 
 from daskpart.errors import InputError, ReadError
 
+from .atomic import partial_of, remove, remove_left_behind
 from .checks import path_text
 
 SUFFIXES = (".npz", ".zarr")
@@ -71,7 +72,7 @@ def write_arrays(path: str | os.PathLike, arrays: dict[str, np.ndarray], header:
     Raises
     ------
     InputError
-        For another suffix, or arrays of objects.
+        For another suffix, or arrays of objects, or with masks.
     ImportError
         For ``.zarr`` where zarr is not installed.
     OSError
@@ -86,6 +87,9 @@ def write_arrays(path: str | os.PathLike, arrays: dict[str, np.ndarray], header:
     objects = [name for name, array in everything.items() if array.dtype.hasobject]
     if objects:
         raise InputError(f"{', '.join(objects)} hold objects, which would have to be pickled.")
+    masked = [name for name, array in everything.items() if isinstance(array, np.ma.MaskedArray)]
+    if masked:
+        raise InputError(f"{', '.join(masked)} have masks, which would be lost: fill them first.")
     n_bytes = sum(array.nbytes for array in everything.values())
     if suffix == ".npz":
         replace_file(target, lambda partial: _write_npz(partial, everything), n_bytes)
@@ -139,7 +143,7 @@ def checked_suffix(path: Path) -> str:
 
 def existing(target: Path) -> Path:
     """`target`, or the copy kept while it was being replaced; ReadError when neither is there."""
-    for candidate in (target, _beside(target, "previous")):
+    for candidate in (target, _beside(_real(target), "previous")):
         if candidate.exists():
             return candidate
     beside = sorted(found.name for found in target.parent.glob("*") if found.suffix in SUFFIXES)
@@ -149,9 +153,11 @@ def existing(target: Path) -> Path:
 
 def replace_file(target: Path, write: Callable[[Path], None], n_bytes: int) -> None:
     """Let `write` fill a partial file, then rename it to `target` in one step."""
-    partial = _partial(target)
+    target = _real(target)
+    partial = partial_of(target)
     with _or_untouched(target, partial, n_bytes):
         target.parent.mkdir(parents=True, exist_ok=True)
+        remove_left_behind(target)
         write(partial)
         os.replace(partial, target)
         _flush(target.parent)
@@ -159,9 +165,11 @@ def replace_file(target: Path, write: Callable[[Path], None], n_bytes: int) -> N
 
 def replace_folder(target: Path, write: Callable[[Path], None], n_bytes: int) -> None:
     """Let `write` fill a partial folder, then put it in the place of `target`."""
-    partial = _partial(target)
+    target = _real(target)
+    partial = partial_of(target)
     with _or_untouched(target, partial, n_bytes):
         partial.mkdir(parents=True)
+        remove_left_behind(target)
         write(partial)
         for written in partial.rglob("*"):
             _flush(written)
@@ -184,7 +192,7 @@ def _change_places(partial: Path, target: Path) -> None:
 
 def _remove_previous(target: Path) -> None:
     """Under a name that is this write's alone: another one may put a folder there at any moment."""
-    previous, old = _beside(target, "previous"), _partial(target)
+    previous, old = _beside(target, "previous"), partial_of(target)
     if previous.exists():
         os.replace(previous, old)
         remove(old)
@@ -226,20 +234,13 @@ def _refusal(target: Path, n_bytes: int, error: OSError) -> str:
     )
 
 
-def _partial(target: Path) -> Path:
-    return _beside(target, f"{secrets.token_hex(4)}.partial")
+def _real(target: Path) -> Path:
+    """Where a link leads, so that it stays one and the copy lies on the disk that it leads to."""
+    return Path(os.path.realpath(target))
 
 
 def _beside(target: Path, role: str) -> Path:
     return target.with_name(f".{target.name}.{role}")
-
-
-def remove(path: Path) -> None:
-    """Remove a file or a folder, if it is there."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _flush(path: Path) -> None:

@@ -12,7 +12,8 @@ import re
 import warnings
 from pathlib import Path
 
-from daskpart._floor.archive import SUFFIXES, checked_suffix, read_arrays, remove
+from daskpart._floor.archive import SUFFIXES, checked_suffix, read_arrays
+from daskpart._floor.atomic import remove
 from daskpart._floor.checks import whole_number
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 

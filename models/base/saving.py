@@ -134,6 +134,11 @@ def _refusal(value: Any, what: str) -> InputError:
     )
 
 
+def _frame_of(columns: Mapping[str, Any], index: Any, name: Any) -> pd.DataFrame:
+    labels = None if index is None else pd.Index(index, name=name)
+    return pd.DataFrame(dict(columns), index=labels)
+
+
 class _Content:
     """Values in the form in which they are written; arrays and parts are collected beside it."""
 
@@ -147,7 +152,7 @@ class _Content:
 
     def describe(self, value: Any, what: str) -> Any:
         """JSON that `_Reader` makes the value of again."""
-        if isinstance(value, str | int | float | bool | None):
+        if value is None or type(value) in (str, int, float, bool):
             return value
         for kind, form in _FORMS.items():
             if isinstance(value, kind):
@@ -162,8 +167,16 @@ class _Content:
             return {_FORM: "part", "class": name, "file": file}
         raise _refusal(value, what)
 
+    def item(self, value: np.generic, what: str) -> Any:
+        """A number of NumPy, which comes back as one of Python."""
+        if isinstance(value.item(), np.generic):  # Python has none as long
+            raise _refusal(value, what)
+        return self.describe(value.item(), what)
+
     def array(self, value: np.ndarray, what: str) -> dict[str, Any]:
-        """An array of numbers, text or dates."""
+        """An array of numbers, text or dates; no kind with more to it, such as a mask."""
+        if type(value) not in (np.ndarray, np.memmap):
+            raise _refusal(value, what)
         name = f"array-{len(self.arrays)}"
         flat, labels = pack_labels(value.reshape(-1), name, what)
         self.arrays |= flat
@@ -176,7 +189,9 @@ class _Content:
         return {_FORM: "sparse", "arrays": held, "shape": [*rows.shape]}
 
     def mapping(self, value: Mapping, what: str) -> dict[str, Any]:
-        """A dict: by names, or as pairs where a key is none."""
+        """A dict: by names, or as pairs where a key is none; no other kind of one."""
+        if type(value) is not dict:
+            raise _refusal(value, what)
         held, what = dict(value), f"{what}: "
         if all(isinstance(key, str) for key in held):
             return {_FORM: "dict", "values": self.describe_all(held, what)}
@@ -194,9 +209,23 @@ class _Content:
         return {_FORM: type(value).__name__, "values": held}
 
     def frame(self, value: pd.DataFrame, what: str) -> dict[str, Any]:
-        """A table with names for columns; its index is counted anew."""
-        columns = {str(name): value[name].to_numpy() for name in value}
-        return {_FORM: "frame", "columns": self.describe_all(columns, f"{what}.")}
+        """A table, with its index where that is not just counted; it is built again to compare."""
+        columns = {str(name): value.iloc[:, at].to_numpy() for at, name in enumerate(value)}
+        index, name = np.asarray(value.index), value.index.name
+        counted = value.index.identical(pd.RangeIndex(len(value)))
+        again = _frame_of(columns, None if counted else index, name)
+        alike = (again.columns.identical(value.columns), again.index.identical(value.index))
+        if type(value) is not pd.DataFrame or not all(alike) or [*again.dtypes] != [*value.dtypes]:
+            raise InputError(
+                f"{what} cannot be saved: of a DataFrame come back columns of numbers, text or "
+                "dates, each with a name of its own, and one index of such, not categories or "
+                "several levels. Nothing was written; make it such a table first."
+            )
+        form = {_FORM: "frame", "columns": self.describe_all(columns, f"{what}.")}
+        if counted:
+            return form
+        held = self.describe_all({"index": index, "name": name}, f"{what}.index: ")
+        return {**form, **held}
 
     def random(self, value: np.random.RandomState, what: str) -> dict[str, Any]:
         """Where a generator stands."""
@@ -206,7 +235,7 @@ class _Content:
 
 _FORMS: dict[Any, Callable[[_Content, Any, str], Any]] = {
     np.ndarray: _Content.array,
-    np.generic: lambda content, value, what: content.describe(value.item(), what),
+    np.generic: _Content.item,
     os.PathLike: lambda content, value, what: os.fspath(value),
     Mapping: _Content.mapping,
     list: _Content.sequence,
@@ -275,7 +304,9 @@ class _Reader:
         return tuple(self._list(value))
 
     def _frame(self, value: dict) -> pd.DataFrame:
-        return pd.DataFrame({name: self(column) for name, column in value["columns"].items()})
+        columns = {name: self(column) for name, column in value["columns"].items()}
+        index = self(value["index"]) if "index" in value else None
+        return _frame_of(columns, index, self(value.get("name")))
 
     def _random(self, value: dict) -> np.random.RandomState:
         generator = np.random.RandomState()

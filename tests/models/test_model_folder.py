@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 import json
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
@@ -135,6 +137,58 @@ def test_a_named_tuple_is_refused_when_it_is_saved(model, tmp_path):
     model.pairs_ = [Pair(1, 2)]
     with pytest.raises(InputError, match=r"the result pairs_\[0\]=.*a Pair is neither plain"):
         model.save(tmp_path / "model")
+    assert not [*tmp_path.iterdir()]
+
+
+class Colour(enum.IntEnum):
+    RED = 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.ma.masked_equal([1, 2, 3], 2),
+        np.array([(1, 2)], [("a", int), ("b", int)]).view(np.recarray),
+        Counter("aab"),
+        Colour.RED,
+        np.longdouble(1),
+        pd.DataFrame({"a": pd.Categorical(["x", "y"])}),
+        pd.DataFrame({1: [1.0, 2.0]}),
+        pd.DataFrame([[1, 2]], columns=["a", "a"]),
+        pd.DataFrame({"a": [1, 2]}, pd.MultiIndex.from_tuples([(1, 2), (1, 3)])),
+        pd.DataFrame({"a": [1, 2]}, pd.CategoricalIndex(["x", "y"])),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_would_come_back_as_less_is_an_error(model, tmp_path, value):
+    model.strange_ = {"inside": value}
+    with pytest.raises(InputError, match=r"(?s)the result strange_: inside.* cannot be saved"):
+        model.save(tmp_path / "model")
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        None,
+        pd.Index(["ann", "bob"], name="user"),
+        pd.Index([7, 3]),
+        pd.Index([0, 1]),
+        pd.Index([0.5, 1.5]),
+        pd.to_datetime(["2024-01-01", "2024-02-01"]),
+    ],
+)
+def test_a_table_comes_back_with_its_index(model, tmp_path, index):
+    model.table_ = pd.DataFrame({"a": [1, 2], "b": ["x", "y"], "c": [0.5, np.nan]}, index)
+    model.save(tmp_path / "model")
+    again = Model.load(tmp_path / "model").table_
+    pd.testing.assert_frame_equal(again, model.table_, check_index_type="exact", check_freq=False)
+
+
+def test_a_state_with_a_mask_is_an_error(model, tmp_path):
+    model.state_.user_bias = np.ma.masked_equal(model.state_.user_bias, 0)
+    with pytest.raises(InputError, match="user_bias have masks"):
+        model.state_.save(tmp_path / "state.npz")
     assert not [*tmp_path.iterdir()]
 
 

@@ -1,4 +1,4 @@
-"""Two writes to one path at once: one of the two is there, whole, and nothing else."""
+"""Two writes to one path at once: one of the two is there, whole, and nothing else; links stay."""
 
 from __future__ import annotations
 
@@ -57,3 +57,24 @@ def test_folders_that_change_places_at_once(tmp_path):
     assert len({found.read_text() for found in target.iterdir()}) == 1
     assert len([*target.iterdir()]) == N_FILES
     assert not [found for found in tmp_path.iterdir() if found.name.endswith(".partial")]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_what_a_link_points_to_is_replaced(tmp_path, suffix):
+    disk, here = tmp_path / "disk", tmp_path / "here"
+    disk.mkdir(), here.mkdir()
+    link = here / f"run{suffix}"
+    link.symlink_to(disk / f"kept{suffix}")
+    for number in range(2):  # the first makes what is not there yet
+        write_arrays(link, {"values": np.arange(number)}, {"of": number})
+        assert link.is_symlink() and read_arrays(disk / f"kept{suffix}")[1] == {"of": number}
+    assert [found.name for found in here.iterdir()] == [link.name]
+    assert [found.name for found in disk.iterdir()] == [f"kept{suffix}"]
+
+
+def test_a_link_to_what_was_being_replaced_is_read(tmp_path):
+    real, link = tmp_path / "kept.npz", tmp_path / "run.npz"
+    write_arrays(real, {"values": np.arange(3)}, {})
+    link.symlink_to(real)
+    real.rename(tmp_path / ".kept.npz.previous")
+    assert read_arrays(link)[0]["values"].tolist() == [0, 1, 2]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from daskpart import Connectivity, Hypergraph, Partition, parsa
+from daskpart._floor import atomic
+from daskpart._floor.archive import replace_file, replace_folder
 from daskpart._floor.atomic import replacing
 
 
@@ -78,3 +82,65 @@ def test_a_full_disk_leaves_what_was_saved_before(tmp_path, name, monkeypatch):
         result.save(path)
     assert path.read_bytes() == saved and os.listdir(tmp_path) == ["saved.npz"]
     assert type(result).load(path) == result
+
+
+UNFINISHED = """
+import sys, time
+from pathlib import Path
+from daskpart._floor.archive import replace_file, replace_folder
+from daskpart._floor.atomic import replacing
+
+place = Path(sys.argv[1])
+
+def fill(folder):
+    (folder / "half").write_text("half")
+    print("begun", flush=True)
+    time.sleep(600)
+
+def write(partial):
+    partial.write_text("half")
+    replace_folder(place / "a.zarr", fill, 0)
+
+with replacing(place / "a.bin"):
+    replace_file(place / "a[1].npz", write, 0)
+"""
+
+
+def write_all(place):
+    """Whole versions of what the text above begins."""
+    with replacing(place / "a.bin") as file:
+        file.write(b"whole")
+    replace_file(place / "a[1].npz", lambda partial: partial.write_text("whole"), 0)
+    replace_folder(place / "a.zarr", lambda folder: (folder / "x").write_text("whole"), 0)
+
+
+def unfinished(place):
+    return [name for name in os.listdir(place) if name.endswith(".partial")]
+
+
+@pytest.mark.skipif(not atomic._processes(), reason="which processes end is not known here")
+def test_what_a_killed_write_left_behind_goes_with_the_next(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", UNFINISHED, str(tmp_path)], stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout.readline() == b"begun\n"
+        begun = unfinished(tmp_path)
+        assert len(begun) == 3
+        write_all(tmp_path)
+        assert sorted(unfinished(tmp_path)) == sorted(begun)  # it may still end
+        other.kill()
+    write_all(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["a.bin", "a.zarr", "a[1].npz"]
+
+
+def test_what_is_written_elsewhere_stays(tmp_path, monkeypatch):
+    """A process of another machine may have any number, also one that nobody has here."""
+    monkeypatch.setattr(os, "getpid", lambda: 999_999_999)
+    monkeypatch.setattr(atomic, "_processes", lambda: "0123456789ab")
+    names = ("a.bin", "a[1].npz", "a.zarr")
+    others = [atomic.partial_of(tmp_path / name) for name in names]
+    for path in others:
+        path.write_text("half")
+    monkeypatch.undo()
+    write_all(tmp_path)
+    assert sorted(unfinished(tmp_path)) == sorted(path.name for path in others)
