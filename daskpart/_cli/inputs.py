@@ -23,6 +23,7 @@ from daskpart.partitions import Partition
 from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
 from daskpart.readers.detection import FORMATS, detect, separator_of, suffix_format
+from daskpart.readers.messages import about_commas
 from daskpart.readers.streams import location, opened
 
 if TYPE_CHECKING:
@@ -247,6 +248,8 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
         raise InputError(f"{source}: no such file") from None
     except InputError:
         raise
+    except pd.errors.EmptyDataError:
+        raise InputError(f"{source}: the file is empty") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{source}: cannot be read as a table ({error})") from None
 
@@ -274,6 +277,21 @@ def as_numbers(column: pd.Series) -> pd.Series:
     return numbers
 
 
+def _values_of(column: pd.Series, source: str) -> Any:
+    """The values of a column; an error that shows one that is no number, as the readers' do."""
+    import pandas as pd
+
+    if column.dtype == object or pd.api.types.is_string_dtype(column.dtype):
+        words = column.dropna().astype(str)
+        wrong = words[pd.to_numeric(words, errors="coerce").isna()]
+        if len(wrong):
+            raise InputError(
+                f"{source}: expected a number in column {column.name!r}, found "
+                f"{wrong.iloc[0]!r}{about_commas(wrong.iloc[0])}"
+            )
+    return number_column(column, "--value")
+
+
 def _of_columns(
     table: pd.DataFrame, source: str, names: str | None, missing: Missing, value: str | None
 ) -> LabelledTensor:
@@ -287,7 +305,7 @@ def _of_columns(
         if name not in table.columns:
             raise InputError(f"{source}: no column {name!r}; the columns are {shown}")
     if value is not None:
-        numbers = number_column(table[value], "--value")
+        numbers = _values_of(table[value], source)
         modes = modes or [name for name in table.columns if name != value]
     else:
         try:

@@ -348,13 +348,15 @@ class State:
         Raises
         ------
         InputError
-            For another suffix, or labels that are neither text, numbers, dates, periods nor
-            intervals.
+            For another suffix, labels that are neither text, numbers, dates, periods nor
+            intervals, or scalars of a class that JSON does not keep, such as an enum.
         OSError
             When the disk refuses; names the path and the space needed.
         """
         arrays = {name: array for name, _, array in self._pieces()}
         header: dict[str, Any] = {name: getattr(self, name) for name in self.declared("scalar")}
+        for name, value in header.items():
+            _refuse_kinds(value, name)
         header["kind"], header["labels"], header["forms"] = type(self).__name__, {}, {}
         for place, axis in enumerate(self.axes()):
             packed, header["labels"][axis] = pack_labels(
@@ -488,6 +490,23 @@ def _put(
     for part, own in zip(parts, rows, strict=True):
         filled[own] = part
     return filled
+
+
+def _refuse_kinds(value: Any, name: str) -> None:
+    """Refuse what JSON takes for a plain value and would give back as one."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            _refuse_kinds(each, f"{name}: {key}")
+    elif isinstance(value, list | tuple):
+        for each in value:
+            _refuse_kinds(each, name)
+    if isinstance(value, np.generic) or type(value) in (dict, list, tuple, str, int, float, bool):
+        return
+    if isinstance(value, dict | list | str | int | float):
+        raise InputError(
+            f"{name}={value!r} cannot be saved: of a {type(value).__name__} only its plain value "
+            "would come back; keep that."
+        )
 
 
 def _in_form(arrays: Mapping[str, NDArray[Any]], name: str, form: Any) -> Any:

@@ -69,6 +69,23 @@ def test_a_table_of_ones_own(tmp_path, capsys, run_cli):
     assert run_cli("fit", "cp", tmp_path / "X.tns", "--value", "trips") == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "sales.csv: the file is empty"),
+        ("a;b;n\nx;y;1\nx;z;2,5\n", "expected a number in column 'n', found '2,5'; decimal commas "
+         "are not read: write 2.5"),
+        ("a;b;n\nx;y;1\nx;z;many\n", "sales.csv: expected a number in column 'n', found 'many'"),
+    ],
+)  # fmt: skip
+def test_a_table_without_numbers_is_told_in_words_of_the_file(
+    text, words, tmp_path, capsys, run_cli
+):
+    (tmp_path / "sales.csv").write_text(text)
+    assert run_cli("fit", "cp", tmp_path / "sales.csv", "--value", "n") == 2
+    assert words in capsys.readouterr().err
+
+
 def metrics_of(folder):
     return json.loads((folder / "metrics.json").read_text())
 

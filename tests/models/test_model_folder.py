@@ -192,6 +192,14 @@ def test_a_state_with_a_mask_is_an_error(model, tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.parametrize("value", [Colour.RED, Counter("aab")])
+def test_a_state_with_more_than_plain_values_is_an_error(model, tmp_path, value):
+    model.state_.settings = {"inside": [value]}
+    with pytest.raises(InputError, match=r"settings: inside=.* cannot be saved"):
+        model.state_.save(tmp_path / "state.npz")
+    assert not [*tmp_path.iterdir()]
+
+
 def test_what_cannot_be_saved_is_an_error_before_anything_is_written(model, tmp_path):
     model.save(tmp_path / "model")
     model.regularization = object()
