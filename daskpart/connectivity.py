@@ -173,14 +173,14 @@ class Connectivity:
         n_items, n_parts : int
             How many there are of each; items without a pair are touched by nobody.
         counts : array of int, as long as items, optional
-            How often each pair occurs; those of equal pairs add up. Default: once.
+            How often each pair occurs, at least once; those of equal pairs add up. Default: once.
         costs : int[n_items], optional
             What one row of each item costs; 1 each if not given.
 
         Raises
         ------
         InputError
-            When an id is out of range, or lengths differ.
+            When an id is out of range, a count is 0 or less, or lengths differ.
         """
         n_items = whole_number(n_items, "n_items", least=0)
         n_parts = whole_number(n_parts, "n_parts", least=1)
@@ -194,6 +194,10 @@ class Connectivity:
             pointer, sorted_parts, added = _metrics.connect(starts, by_item, own, n_parts)
         else:
             sizes = amounts(counts, len(item_ids), "count")
+            if not sizes.all():
+                raise InputError(
+                    f"count {int(np.argmin(sizes))} is 0: leave out pairs that do not occur"
+                )
             pointer, sorted_parts, added = group_pairs(item_ids, part_ids, sizes, n_items, n_parts)
         return cls(pointer, sorted_parts, added, n_parts, amounts(costs, n_items, "cost"))
 

@@ -70,9 +70,7 @@ def read_metis(path: str) -> Hypergraph:
         weights = lines.numbers[lines.pointer[:-1] + layout.first_weight].astype(np.int64)
     ends, costs = _edges(lines, layout, n_edges)
     pointer = np.arange(0, 2 * len(ends) + 1, 2, dtype=np.int64)
-    ones = np.ones(n_vertices, np.int64)
-    pins = ends.astype(np.int32).ravel()
-    return Hypergraph(n_vertices, pointer, pins, ones if weights is None else weights, costs)
+    return Hypergraph.from_nets(pointer, ends.ravel(), n_vertices, weights, costs)
 
 
 def _layout(path: str, header: list[int]) -> _Layout:

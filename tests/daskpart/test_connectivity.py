@@ -230,6 +230,10 @@ def test_shows_itself_in_plain_words():
         (lambda c: c.with_owners([-1]), "owner of item 0 is -1"),
         (lambda c: c.with_owners([0, 1]), "owners of shape (2,)"),
         (
+            lambda c: Connectivity.from_pairs([0, 0], [0, 1], 1, 3, counts=[2, 0]),
+            "count 1 is 0: leave out pairs that do not occur",
+        ),
+        (
             lambda c: Connectivity.from_pairs([0], [3], 1, 3),
             "part 3 is out of range: parts are 0 to 2",
         ),

@@ -148,6 +148,18 @@ def test_broken_files_are_refused_with_their_line(
         daskpart.read(tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    ("name", "head"), [("x.hgr", "0 {n} 10"), ("x.u", "0 {n} 0 0 1"), ("x.graph", "{n} 0 10")]
+)
+def test_weights_whose_sum_is_beyond_int64_are_refused(
+    tmp_path: Path, name: str, head: str
+) -> None:
+    n = 1025
+    (tmp_path / name).write_text(f"{head.format(n=n)}\n" + f"{2**53 - 1}\n" * n)
+    with pytest.raises(InputError, match=r"the vertex weights sum to 2\^63"):
+        daskpart.read(tmp_path / name)
+
+
 @settings(max_examples=60)
 @given(st.text("0123 \n%", max_size=30), st.sampled_from(["x.hgr", "x.u", "x.graph"]))
 def test_any_text_is_read_or_refused(folder: Path, text: str, name: str) -> None:

@@ -97,9 +97,13 @@ def with_gain_table(level: Level, parts: KWayState, most: int) -> KWayState:
 
 @kernel(internal=True, _nrt=False)
 def may_leave(level, parts, vertex):
-    """Whether a vertex is free and its part, left by it, not lighter than the least allowed."""
+    """Whether a vertex is free and its part, left by it, not lighter than the least allowed.
+
+    Out of a part that weighs nothing none may go: its last one would pass for any other.
+    """
     here = parts.weight[parts.part[vertex]]
-    return not parts.held[vertex] and here - level.weights[vertex] >= min(parts.least[0], here)
+    stays = here == 0 or here - level.weights[vertex] < min(parts.least[0], here)
+    return not parts.held[vertex] and not stays
 
 
 @kernel(internal=True, _nrt=False)

@@ -207,7 +207,8 @@ def _check_owners_are_pins(hypergraph: Hypergraph, vertices: NDArray[np.int64]) 
     sizes = np.diff(hypergraph.net_pointer)
     is_owner = hypergraph.pins == np.repeat(vertices, sizes)
     owned = np.add.reduceat(np.append(is_owner, False), hypergraph.net_pointer[:-1]) > 0
-    wrong = np.flatnonzero(~owned & (sizes > 0))
+    nobody = (sizes == 0) & (vertices >= -1) & (vertices < hypergraph.n_vertices)
+    wrong = np.flatnonzero(~owned & ~nobody)
     if len(wrong):
         raise InputError(
             f"net {wrong[0]} is owned by vertex {vertices[wrong[0]]}, which is not in it: "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -231,6 +233,12 @@ def test_bad_input():
     with pytest.raises(InputError, match="which is not in it"):
         nobody = np.full(hypergraph.n_nets, hypergraph.n_vertices)
         refine(hypergraph, start, "max-volume", owners=nobody)
+    with_empty = Hypergraph.from_nets([0, 2, 2], [0, 1], 2)
+    halves = Partition([0, 1], 2)
+    refine(with_empty, halves, "max-volume", owners=[0, -1])  # who owns what nobody touches?
+    for outside in (2, -2):
+        with pytest.raises(InputError, match="net 1 is owned by vertex"):
+            refine(with_empty, halves, "max-volume", owners=[0, outside])
     with pytest.raises(InputError):
         refine(hypergraph, Partition([0, 1], 2))
     with pytest.raises(InputError, match="give a Partition, second"):
@@ -251,6 +259,18 @@ def test_one_part_and_empty_parts():
     for metric in METRICS:
         assert refine(hypergraph, alone, metric).n_parts == 1
         assert refine(hypergraph, lonely, metric).info["metric_after"] <= 1
+
+
+@given(seeds, st.sampled_from(METRICS), st.booleans())
+@settings(max_examples=60)
+def test_a_part_that_weighs_nothing_keeps_a_vertex(seed, metric, even):
+    hypergraph, _ = random_case(seed, 3)
+    weights = np.array(hypergraph.vertex_weights)
+    start = np.arange(len(weights)) % 3
+    weights[start == 2] = 0
+    weightless = replace(hypergraph, vertex_weights=weights)
+    found = refine(weightless, Partition(start, 3, weights), metric, even=even)
+    assert np.bincount(found.assignment, minlength=3).all()
 
 
 @pytest.mark.parametrize("metric", ["connectivity", "max-volume"])
