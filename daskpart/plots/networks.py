@@ -159,6 +159,7 @@ def halo(n_own: ArrayLike, n_halo: ArrayLike, *, ax: Axes | None = None) -> Axes
     ax.set_ylabel("rows")
     ax.set_ylim(0, 1.2 * max((own + others).max(initial=0), 1))  # the legend stands above the bars
     whole_ticks(ax.xaxis)
+    whole_ticks(ax.yaxis)
     quiet_frame(ax)
     ax.legend(frameon=False, ncols=2, loc="upper right")
     return ax

@@ -81,6 +81,12 @@ def cast_values(values: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.nda
     return cast, good
 
 
+def expected_value(what: str, dtype: np.dtype) -> str:
+    """What `cast_values` takes, to begin a message with: of 64-bit integers not all that fit."""
+    limit = " (up to 2^53 - 1)" if dtype.kind in "iu" and dtype.itemsize == 8 else ""
+    return f"expected a finite {what} that {dtype} can hold{limit}"
+
+
 def check_extent(path: str, extent: int, n_entries: int, what: str) -> None:
     """Refuse an extent that a file announces but does not begin to fill.
 

@@ -20,7 +20,7 @@ from daskpart._floor.checks import needs_pyarrow
 from daskpart.containers.coordinates import as_labels
 from daskpart.errors import InputError, ReadError
 
-from .assembly import cast_values, labelled, value_type
+from .assembly import cast_values, expected_value, labelled, value_type
 from .detection import is_number
 from .dialect import RATINGS, Dialect, Relation, choose_columns
 from .messages import about_commas
@@ -193,7 +193,7 @@ def _from_frame(
         if not good.all():
             first = int(np.argmin(good))
             raise ReadError(
-                f"{place(first)}: expected a finite {relation.value} that {dtype} can hold, "
+                f"{place(first)}: {expected_value(relation.value, dtype)}, "
                 f"found {given.iloc[first]!r}{about_commas(str(given.iloc[first]))}"
             )
     both = (labels[0], labels[1])

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from daskpart.errors import ReadError
 
-from .assembly import cast_values
+from .assembly import cast_values, expected_value
 from .messages import about_commas
 from .streams import BYTE_ORDER_MARK, CHUNK_BYTES, opened, text_chunks
 
@@ -254,7 +254,7 @@ class Rows:
         """``numbers[which]`` as finite numbers of `dtype`."""
         cast, good = cast_values(self.numbers[which], dtype)
         if not good.all():
-            self._fail_first(which, good, f"expected a finite {what} that {dtype} can hold, found")
+            self._fail_first(which, good, f"{expected_value(what, dtype)}, found")
         return cast
 
     def _fail_first(

@@ -107,6 +107,13 @@ def test_classes_without_a_colour_are_named_as_others(ax):
     assert {float(size) for handle in handles for size in handle.get_sizes()} == {20.0}
 
 
+@pytest.mark.parametrize("n_rows", [0, 1, 2])
+def test_few_rows_of_a_halo_are_counted_in_ones(n_rows, ax):
+    plots.halo([n_rows], [0], ax=ax)
+    ticks = ax.get_yticks()
+    assert np.array_equal(ticks, np.round(ticks))
+
+
 @pytest.mark.parametrize("rows", [[700], [3, 4, 5], [0, 0]])
 def test_the_legend_of_a_halo_covers_no_bar(rows, ax):
     plots.halo(rows, rows, ax=ax)

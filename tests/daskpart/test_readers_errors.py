@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse as sp
 import sparse
@@ -275,6 +276,21 @@ def test_values_must_fit_the_type_asked_for(tmp_path: Path) -> None:
         daskpart.read(path, dtype=np.int8)
     path.write_text("1\t2\t3\t9\n1\t3\t4\t9\n")
     assert daskpart.read(path, dtype=np.int8).dtype == np.int8
+
+
+def test_whole_values_that_a_float64_cannot_tell_apart(tmp_path: Path) -> None:
+    """int64 can hold them: the message names the limit that is meant."""
+    path = tmp_path / "x.mtx"
+    head = "%%MatrixMarket matrix coordinate integer general\n1 1 1\n"
+    path.write_text(f"{head}1 1 {2**53 - 1}\n")
+    assert daskpart.read(path).data.tolist() == [2**53 - 1]
+    path.write_text(f"{head}1 1 {2**53 + 1}\n")
+    with pytest.raises(ReadError, match=rf"int64 can hold \(up to 2\^53 - 1\), found {2**53 + 1}"):
+        daskpart.read(path)
+    path = tmp_path / "x.parquet"
+    pandas.DataFrame({"user": [1], "item": [1], "rating": [2**53 + 1]}).to_parquet(path)
+    with pytest.raises(ReadError, match=r"int64 can hold \(up to 2\^53 - 1\), found"):
+        daskpart.read(path, dtype=np.int64)
 
 
 def test_extents_that_are_too_small(tmp_path: Path) -> None:
