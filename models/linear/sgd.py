@@ -301,7 +301,9 @@ def entries_of_features(part: Part, rows: Rows, *, sgd: Sgd) -> NDArray[np.int64
     return found
 
 
-def first_model(part: Part, rows: Rows, *, sgd: Sgd, lacking: NDArray[np.bool_] | None) -> SgdModel:
+def first_model(
+    part: Part, rows: Rows, *, sgd: Sgd, lacking: NDArray[np.bool_] | None = None
+) -> SgdModel:
     """A rank's model from its part of a state; weights of features that are `lacking` are 0."""
     weights = part["weights"]
     if lacking is not None:
