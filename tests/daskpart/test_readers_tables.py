@@ -261,3 +261,26 @@ def test_one_long_name_does_not_make_all_names_long(tmp_path: Path) -> None:
     labels = daskpart.read(path, columns=(0, 1, 2))["user"].to_numpy()
     assert labels.nbytes < 100_000 and len(labels) == 3002
     assert [len(label) for label in labels[-2:]] == [8, 20_000]
+
+
+@pytest.mark.parametrize(
+    ("content", "label"),
+    [
+        ("39,yes,40\n#50,no,13\n38,no,9\n", 1),  # of all its cells
+        ("39,40,yes\n#50,13,no\n38,9,no\n", 2),
+        ("yes,39,40\n# no row, or so\nno,38,9\n", 0),
+    ],
+)
+def test_a_row_that_is_commented_out_leaves_no_label(tmp_path: Path, content, label) -> None:
+    (tmp_path / "x.csv").write_text(content)
+    file = survey(tmp_path / "x.csv", label=label)
+    data, target = file.examples_of(range(len(file.blocks)))
+    np.testing.assert_array_equal(data.toarray(), [[39, 40], [38, 9]])
+    assert target.tolist() == ["yes", "no"]
+
+
+@pytest.mark.parametrize("line", [",no,", '"",no," "', " ,no,# 13"])
+def test_a_label_without_numbers_is_no_row(tmp_path: Path, line) -> None:
+    (tmp_path / "x.csv").write_text(f"a,y,b\n39,yes,40\n{line}\n38,no,9\n")
+    with pytest.raises(ReadError, match="line 3: there is a label, but no number"):
+        survey(tmp_path / "x.csv", label="y")
