@@ -64,7 +64,8 @@ def write_layout(
     Raises
     ------
     InputError
-        The graph is not square, the partition does not fit, a part is empty, or torch is missing.
+        The graph is not square, the partition does not fit, a part is empty, the name of a
+        vertex has a line break, or torch is missing.
     """
     one_of(layout, "layout", LAYOUTS)
     require_partition(partition)
@@ -81,15 +82,30 @@ def write_layout(
     values = np.asarray(entries.values, np.float64)
     matrix = scipy.sparse.csr_array((values, (entries.rows, entries.columns)), shape=(n, n))
     matrix.sort_indices()
+    names = _checked_names(entries.row_labels)
     place.mkdir(parents=True, exist_ok=True)
     {"dgl": _write_dgl, "pyg": _write_pyg, "parmetis": _write_parmetis}[layout](
         matrix, partition, place
     )
     (place / "names.txt").unlink(missing_ok=True)  # of a graph that was here before
-    if entries.row_labels is not None:
-        names = "".join(f"{name}\n" for name in entries.row_labels.tolist())
-        (place / "names.txt").write_text(names, encoding="utf-8")
+    if names is not None:
+        text = "".join(f"{name}\n" for name in names)
+        (place / "names.txt").write_text(text, encoding="utf-8", newline="\n")
     return place
+
+
+def _checked_names(labels: Any) -> list[str] | None:
+    """The names of the vertices; one with a line break would be two lines of names.txt."""
+    if labels is None:
+        return None
+    names = [str(name) for name in labels.tolist()]
+    for name in names:
+        if len(name.splitlines()) > 1 or name.endswith(("\n", "\r")):
+            raise InputError(
+                f"the vertex {name!r} has a line break in its name, and names.txt holds a name a "
+                "line: rename it"
+            )
+    return names
 
 
 def _edges(matrix: Any) -> tuple[Any, Any]:

@@ -121,6 +121,8 @@ def imported_modules(
     found: Counter[str] = Counter()
     for written, name, level in facts.imports:
         base = written.split(".") if written else []
+        if level > len(parts) + 1:  # above the root: Python refuses such an import
+            continue
         if level:
             base = parts[: len(parts) - (level - 1)] + base
         candidate = [*base, *([name] if name else [])]

@@ -97,7 +97,13 @@ class Table:
         """The rows of a row group of a parquet file."""
         with opened(path) as stream:
             columns = None if self.names is None else [*self.names]
-            group = _parquet(stream, path).read_row_group(number, columns=columns)
+            file = _parquet(stream, path)
+            if number >= file.num_row_groups or set(columns or ()) - set(file.schema_arrow.names):
+                raise ReadError(
+                    f"{path}: its row groups or columns are not those that it had when it was "
+                    "surveyed; leave the file alone while it is read"
+                )
+            group = file.read_row_group(number, columns=columns)
         frame = group.to_pandas(ignore_metadata=True)
         name = frame.columns[self.label]
         features = [_numbers(frame, each, path, number) for each in frame if each != name]

@@ -63,6 +63,7 @@ def read_table_relation(
 ) -> xarray.DataArray:
     """Read a table whose ids are text, or whole numbers up to 2^63 - 1."""
     n_before = dialect.lines_before
+    delimiter = "\t" if dialect.delimiter == "::" else dialect.delimiter
     with opened(path) as stream:
         content: Any = stream
         if dialect.delimiter == "::":
@@ -70,7 +71,7 @@ def read_table_relation(
         try:
             frame = pandas.read_csv(
                 content,
-                sep={"::": "\t", None: r"\s+"}.get(dialect.delimiter, dialect.delimiter),
+                sep=r"\s+" if delimiter is None else delimiter,
                 header=None,
                 skiprows=n_before,
                 dtype={position: str for position in dialect.columns[:2]},
@@ -86,9 +87,11 @@ def read_table_relation(
             f"{path}, line {n_before + 1}: expected {dialect.n_columns} columns as in the first "
             f"line, found {frame.shape[1]}"
         )
-    if not text_ids:
-        for what, position in zip(relation.ids, dialect.columns, strict=False):
-            written = frame[position]
+    for what, position in zip(relation.ids, dialect.columns, strict=False):
+        written = frame[position]
+        if text_ids:
+            _refuse_lines(written, delimiter or " ", what, f"{path}, line", n_before + 1)
+        else:
             frame[position], good = _as_ids(written)
             if not good.all():
                 first = int(np.argmin(good))
@@ -97,6 +100,20 @@ def read_table_relation(
                     f"whole {what} from 0 to 2^63 - 1, found {written.iloc[first]!r}"
                 )
     return _from_frame(frame, relation, dialect.columns, dtype, path, n_before + 1, repeats)
+
+
+def _refuse_lines(
+    written: pandas.Series, delimiter: str, what: str, place: str, first_line: int
+) -> None:
+    """Refuse a name that goes on over cells of the next lines: their rows would be lost."""
+    for row, name in enumerate(written):
+        if isinstance(name, str) and "\n" in name and delimiter in name:
+            shown = name if len(name) <= 60 else name[:57] + "..."
+            raise ReadError(
+                f"{place} {row + first_line} (blank lines not counted): the {what} {shown!r} goes "
+                "over several lines; is a quote not closed? Put a name that begins with a quote "
+                'in quotes, and double those in it: """abc"'
+            )
 
 
 def _as_ids(written: pandas.Series) -> tuple[pandas.Series, np.ndarray]:

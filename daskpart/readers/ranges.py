@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -47,6 +47,7 @@ from .streams import (
     opened,
 )
 from .text_labels import values_of
+from .unchanged import changed, rows_checksum, unchanged
 
 _SURVEY_BYTES = 32 << 20  # of a task
 _LEAST_BLOCKS = 64
@@ -68,7 +69,7 @@ class Block(NamedTuple):
     counts : ndarray of int64
         Rows of each of these labels.
     checksum : int
-        CRC-32 of the text.
+        CRC-32 of the text; of a row group of parquet, of its rows.
     """
 
     start: int
@@ -216,15 +217,15 @@ class ExamplesFile:
             return Rows.joined([])
         start, stop = self.blocks[blocks[0]].start, self.blocks[blocks[-1]].stop
         if is_parquet(self.path):
-            rows = Rows.joined([_group(self.path, block, self.wanted) for block in blocks])
-        else:
-            rows = rows_between(self.path, start, stop, self.wanted, text)
-        n_rows = int(self.row_pointer[blocks[-1] + 1] - self.row_pointer[blocks[0]])
-        if len(rows.labels) != n_rows:
-            raise ReadError(
-                f"{self.path}: there are {len(rows.labels)} rows from byte {start} to {stop}, "
-                f"{n_rows} when it was surveyed; leave the file alone while it is read"
-            )
+            return Rows.joined([self._group(block) for block in blocks])
+        surveyed = self.blocks[blocks.start : blocks.stop]
+        return rows_between(self.path, start, stop, self.wanted, text, surveyed)
+
+    def _group(self, number: int) -> Rows:
+        rows, block = _group(self.path, number, self.wanted), self.blocks[number]
+        texts = None if self.texts is None else np.array(self.texts)
+        if rows_checksum(rows, texts) != block.checksum:
+            raise changed(self.path, block)
         return rows
 
     def rows_by_block(self, blocks: range) -> Iterator[Rows]:
@@ -236,7 +237,8 @@ class ExamplesFile:
             chunks = chunks_between(
                 self.path, self.blocks[0].start, None, separators=_separators(self.wanted)
             )
-            yield from (_rows_of(chunk, self.wanted) for chunk in chunks)
+            found = unchanged(self.path, chunks, self.blocks)
+            yield from (_rows_of(chunk, self.wanted) for chunk in found)
         else:
             yield from (self.rows_of(range(number, number + 1)) for number in blocks)
 
@@ -464,7 +466,7 @@ def _labels_in(blocks: Iterable[Block]) -> NDArray[Any]:
 def survey_group(path: str, number: int, ends: tuple[int, int], wanted: Wanted) -> list[Block]:
     """A row group of a parquet file as a block; what a task does."""
     rows = _group(path, number, wanted)
-    return [_block_of(rows, *ends, zlib.crc32(rows.values.data, zlib.crc32(rows.labels.tobytes())))]
+    return [_block_of(rows, *ends, rows_checksum(rows))]
 
 
 def _group(path: str, number: int, wanted: Wanted) -> Rows:
@@ -499,7 +501,14 @@ def _separators(wanted: Wanted) -> str:
     return SEPARATORS if wanted.table is None else wanted.table.separators + '"'
 
 
-def rows_between(path: str, start: int, stop: int | None, wanted: Wanted, text: Any = None) -> Rows:
+def rows_between(
+    path: str,
+    start: int,
+    stop: int | None,
+    wanted: Wanted,
+    text: Any = None,
+    surveyed: Sequence[Block] = (),
+) -> Rows:
     """The rows of the lines that begin at a byte from `start` to `stop` − 1.
 
     Parameters
@@ -510,8 +519,12 @@ def rows_between(path: str, start: int, stop: int | None, wanted: Wanted, text: 
     wanted : Wanted
     text : stream, optional
         See `chunks_between`.
+    surveyed : sequence of Block, optional
+        What was found there: other text is an error, see `unchanged`.
     """
     chunks = chunks_between(path, start, stop, separators=_separators(wanted), text=text)
+    if surveyed:
+        chunks = unchanged(path, chunks, surveyed)
     return Rows.joined([_rows_of(chunk, wanted) for chunk in chunks])
 
 

@@ -12,6 +12,7 @@ true or false, in the spellings that pandas knows, they are bools.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -25,6 +26,8 @@ from .detection import is_number
 from .scanning import Chunk, Rows
 
 _TRUE = ("True", "TRUE", "true")
+_REMARKS = ("#", "%")
+_REMARK = re.compile("[#%].*")
 _BOOLS = (*_TRUE, "False", "FALSE", "false")
 
 
@@ -33,7 +36,7 @@ def first_label(lines: Sequence[bytes], separator: str, position: int) -> str | 
     text = [line.decode("utf-8", "replace").strip() for line in lines]
     with suppress(csv.Error):  # who reads the file says in which line
         for cells in csv.reader([line for line in text if line], delimiter=separator):
-            if position < len(cells) and not cells[0].startswith(("#", "%")):
+            if position < len(cells) and not cells[0].startswith(_REMARKS):
                 return cells[position].strip()
     return None
 
@@ -65,7 +68,7 @@ def cut_labels(
     Raises
     ------
     ReadError
-        A line with more or fewer cells, or without a label: path, line, what was found.
+        A line with more or fewer cells, or without a label or numbers: path, line, what was found.
     """
     kept: list[str] = []
     labels: list[str] = []
@@ -75,8 +78,9 @@ def cut_labels(
         for cells in rows:
             if rows.line_num != len(kept) + 1:
                 raise csv.Error("a quote is not closed")
-            is_remark = len(cells) != n_columns and cells and cells[0].startswith(("#", "%"))
-            if not any(cells) or is_remark:
+            # a row that is commented out has all its cells; a first cell may be the label "#1"
+            may_be_row = position == 0 and len(cells) == n_columns
+            if not any(cells) or (cells[0].startswith(_REMARKS) and not may_be_row):
                 kept.append("")
                 continue
             if len(cells) != n_columns:
@@ -84,8 +88,11 @@ def cut_labels(
             label = cells.pop(position).strip()
             if not label:
                 raise csv.Error("there is no label; leave out lines without one")
+            numbers = separator.join(cells)
+            if not _REMARK.sub("", numbers).strip(f'{separator}" \t\v\f'):
+                raise csv.Error("there is a label, but no number")  # which the scanner would skip
             labels.append(label)
-            kept.append(separator.join(cells))
+            kept.append(numbers)
     except csv.Error as error:
         at = len(kept)
         line = lines[at] if len(lines[at]) <= 60 else lines[at][:57] + "..."

@@ -63,6 +63,17 @@ def test_imports_are_resolved_to_known_modules() -> None:
     assert as_package == {"os": 1, "a.b.sibling": 2, "a.other": 1, "json": 1}
 
 
+def test_an_import_from_above_the_root_is_of_no_module() -> None:
+    known = frozenset({"x", "a", "a.x", "a.b", "a.b.x"})
+    found = [
+        dict(
+            imported_modules("a.b.child", False, facts_of(f"from {dots} import x".encode()), known)
+        )
+        for dots in (".", "..", "...", "....", ".....")
+    ]
+    assert found == [{"a.b.x": 1}, {"a.x": 1}, {"x": 1}, {}, {}]
+
+
 @pytest.fixture
 def small_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DASKPART_CACHE", str(tmp_path / "cache"))

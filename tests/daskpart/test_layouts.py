@@ -175,3 +175,13 @@ def test_from_the_shell(tmp_path, run_cli, capsys) -> None:
     assert run_cli("convert", tmp_path / "g.npz", tmp_path / "out") != 0
     assert "is a folder" in capsys.readouterr().err
     assert daskpart.Partition.from_file(tmp_path / "g.parts").n_parts == 3
+
+
+@pytest.mark.parametrize("name", ["b\nc", "b\r", "b\u2028c"])
+@pytest.mark.parametrize("layout", ["dgl", "parmetis"])
+def test_a_name_of_two_lines_is_refused_before_anything_is_written(tmp_path, name, layout) -> None:
+    labels = {"source": ["a", name, "d"], "target": ["a", name, "d"]}
+    graph = xr.DataArray(sparse.COO.from_numpy(np.ones((3, 3))), labels, dims=[*labels])
+    with pytest.raises(InputError, match="has a line break in its name"):
+        write_layout(graph, Partition(np.array([0, 1, 0]), 2), tmp_path / "out", layout)
+    assert not (tmp_path / "out").exists()

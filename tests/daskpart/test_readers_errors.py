@@ -350,3 +350,20 @@ def test_decimal_commas_are_said_not_to_be_read(tmp_path, text):
 )  # fmt: skip
 def test_what_parts_the_cells_of_a_line(line, mark):
     assert separator_of(line) == mark
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "::"])
+@pytest.mark.parametrize("between", ["", "u3{0}x{0}3\n"])
+def test_a_quote_that_is_not_closed_swallows_no_ratings(tmp_path, separator, between):
+    lines = ["user{0}item{0}rating\n", "u1{0}z{0}1\n", 'u2{0}"abc{0}5\n', between]
+    text = "".join([*lines, 'u4{0}"def{0}4\n', "u5{0}z{0}1\n"])
+    path = tmp_path / "ratings.txt"
+    path.write_text(text.replace("{0}", separator))
+    with pytest.raises(ReadError, match=r"line 3 .*: the item id .* is a quote not closed"):
+        daskpart.read(path, "ratings")
+
+
+def test_a_name_in_quotes_may_go_over_two_lines(tmp_path):
+    path = tmp_path / "ratings.csv"
+    path.write_text('user,item,rating\nu1,z,1\nu2,"a\nb",5\nu3,"c, d",2\n')
+    assert daskpart.read(path, "ratings")["item"].values.tolist() == ["a\nb", "c, d", "z"]

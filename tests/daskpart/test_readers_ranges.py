@@ -236,3 +236,28 @@ def test_real_files(shared_data):
         data = sp.vstack([piece.data for piece in file.pieces(3).compute()], "csr")
         assert data.indptr.tolist() == whole.data.indptr.tolist()
         assert data.data.tobytes() == whole.data.data.tobytes()
+
+
+@pytest.mark.parametrize("compression", ["", ".gz"])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"9:4 # c", b"9:5 # c"),  # a value
+        (b"9:4 # c", b"99:4 #c"),  # a feature that has no place
+        (b"\n-1 2:1\n", b"\n-3 2:1\n"),  # a class that nobody knows
+        (b"+1 1:0.5", b"+1 0:0.5"),  # all features numbered otherwise
+        (b"\n+1\n-1 1:1", b"\n+1 -1 1:1"),  # one row less
+        (b"7:1e-3\n\n", b"7:1e-3\n\n\n"),  # a byte more
+    ],
+)
+def test_a_file_of_as_many_rows_that_changes_meanwhile(tmp_path, compression, before, after):
+    path = write(tmp_path / f"x.libsvm{compression}", TEXT * 9)
+    file = survey(path)
+    assert sum(len(piece.target) for piece in file.pieces(3).compute()) == file.shape[0]
+    halves = (TEXT * 8).rsplit(before, 1)
+    assert len(halves) == 2
+    write(path, after.join(halves) + TEXT)
+    with pytest.raises(ReadError, match=r"(?s)when it was surveyed|expected a label"):
+        file.pieces(3).compute()
+    with pytest.raises(ReadError, match=r"(?s)when it was surveyed|expected a label"):
+        list(file.rows_by_block(range(len(file.blocks))))

@@ -261,3 +261,49 @@ def test_one_long_name_does_not_make_all_names_long(tmp_path: Path) -> None:
     labels = daskpart.read(path, columns=(0, 1, 2))["user"].to_numpy()
     assert labels.nbytes < 100_000 and len(labels) == 3002
     assert [len(label) for label in labels[-2:]] == [8, 20_000]
+
+
+@pytest.mark.parametrize(
+    ("content", "label"),
+    [
+        ("39,yes,40\n#50,no,13\n38,no,9\n", 1),  # of all its cells
+        ("39,40,yes\n#50,13,no\n38,9,no\n", 2),
+        ("yes,39,40\n# no row, or so\nno,38,9\n", 0),
+    ],
+)
+def test_a_row_that_is_commented_out_leaves_no_label(tmp_path: Path, content, label) -> None:
+    (tmp_path / "x.csv").write_text(content)
+    file = survey(tmp_path / "x.csv", label=label)
+    data, target = file.examples_of(range(len(file.blocks)))
+    np.testing.assert_array_equal(data.toarray(), [[39, 40], [38, 9]])
+    assert target.tolist() == ["yes", "no"]
+
+
+@pytest.mark.parametrize("line", [",no,", '"",no," "', " ,no,# 13"])
+def test_a_label_without_numbers_is_no_row(tmp_path: Path, line) -> None:
+    (tmp_path / "x.csv").write_text(f"a,y,b\n39,yes,40\n{line}\n38,no,9\n")
+    with pytest.raises(ReadError, match="line 3: there is a label, but no number"):
+        survey(tmp_path / "x.csv", label="y")
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 0, 1], ["no", "yes", "no", "yes, or so"]])
+def test_a_parquet_file_that_changes_meanwhile(tmp_path: Path, labels) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "x.parquet"
+    frame = pandas.DataFrame({"a": [1.0, 0, 2, 0], "b": [0, 1.0, 0, 5], "y": labels})
+    frame.to_parquet(path, row_group_size=2)
+    file = survey(path, label="y")
+    assert sum(len(piece.target) for piece in file.pieces(3).compute()) == 4
+    others = [
+        frame.assign(a=frame["b"], b=frame["a"]),  # the same values in other places
+        frame.assign(a=[1.0, 0, 2.5, 0]),
+        frame.assign(y=frame["y"].to_numpy()[[1, 0, 2, 3]]),
+        frame.iloc[:2],
+        frame.drop(columns="b"),
+    ]
+    for other in others:
+        other.to_parquet(path, row_group_size=2)
+        with pytest.raises(ReadError, match="when it was surveyed"):
+            file.pieces(3).compute()
+    others[0].to_parquet(path, row_group_size=2)
+    assert survey(path, label="y").fingerprint() != file.fingerprint()
