@@ -210,7 +210,7 @@ def _write(cut: Cut, model: DataModel, settings: CutSettings, words: str) -> lis
         cut=cut,
         cut_sentences=sentences(cut),
         settings=vars(settings),
-        file=partition_file,
+        file=repr(str(partition_file)),
     )
     return [
         (partition_file, "the partition: daskpart.Partition.load"),

@@ -109,7 +109,7 @@ def _report(
         sentences=sentences(result)[1:],
         metrics=result.to_dict(),
         settings=asked,
-        file=settings.out / "parsa.npz",
+        file=repr(str(settings.out / "parsa.npz")),
     )
     return [*album.files, (report, "all of it on one page: open in a browser")]
 

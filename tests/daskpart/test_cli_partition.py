@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 
 import fsspec
 import numpy as np
@@ -68,6 +70,16 @@ def test_the_engine_finds_the_new_numbers_of_parts_too(graph_file, tmp_path, mon
     for start in ((), ("--start", tmp_path / "p.npz")):
         assert run_cli("partition", graph_file, *start, *options, "--engine", "multilevel") == 0
     assert seen == ["multilevel"] * 2
+
+
+def test_the_page_loads_the_partition_from_a_folder_of_any_name(graph_file, tmp_path, run_cli):
+    out = tmp_path / """<b>&"it's\\n"""
+    assert run_cli("partition", graph_file, "--parts", 2, "--no-plots", "--out", out) == 0
+    page = (out / "report.html").read_text()
+    (source,) = re.findall(r"<pre><code>(import daskpart.*?)</code>", page, re.DOTALL)
+    names = {}
+    exec(html.unescape(source), names)  # as a reader who copies it
+    assert names["partition"] == daskpart.Partition.load(out / "partition.npz")
 
 
 def test_metrics_are_those_of_refine():
