@@ -259,3 +259,19 @@ def test_simulated_seconds_close_together_still_have_labels():
     assert sum(bool(label.get_text()) for label in ax.get_yticklabels()) >= 2
     assert [label.get_text() for label in ax.get_xticklabels()] == ["64", "100", "", "4096"]
     assert [text.get_text().strip() for text in ax.get_legend().get_texts()] == ["_own"]
+
+
+def test_a_rank_alone_does_not_flatten_the_seconds_of_many(ax):
+    """It sends nothing, in 0 seconds, which have no place on a logarithmic axis."""
+    lines = [
+        SimpleNamespace(ranks=ranks, algorithm="star", seconds=seconds)
+        for ranks, seconds in ((1, 0.0), (8, 1e-5), (4096, 1e-2))
+    ]
+    plots.simulated(lines, ax=ax)
+    assert ax.get_yscale() == "log" and ax.get_ylim()[0] > 1e-6
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), [np.nan, 1e-5, 1e-2])
+
+
+def test_an_axis_of_no_seconds_at_all_counts_no_billionths(ax):
+    plots.simulated([SimpleNamespace(ranks=1, algorithm="star", seconds=0.0)], ax=ax)
+    assert ax.get_xticks().tolist() == [0]
