@@ -317,12 +317,18 @@ def table(lines: Sequence[Line]) -> list[str]:
         best = min(other.seconds for other in lines if other.ranks == line.ranks)
         free = line.seconds_without_lock_step
         rows.append([
-            f"{line.ranks}", line.algorithm + (" *" if line.seconds == best else ""),
-            f"{line.rounds}", f"{line.messages:,.0f}", f"{line.bytes / 1e3:,.1f}",
-            f"{line.total_bytes / 1e6:,.1f}", f"{1e3 * line.seconds:,.3f}",
-            "" if free is None else f"{1e3 * free:,.3f}",
+            f"{line.ranks:,}", line.algorithm + (" *" if line.seconds == best else ""),
+            f"{line.rounds:,}", f"{line.messages:,.0f}", _fixed(line.bytes / 1e3, 1),
+            _fixed(line.total_bytes / 1e6, 1), _fixed(1e3 * line.seconds, 3),
+            "" if free is None else _fixed(1e3 * free, 3),
         ])  # fmt: skip
     return [*text_lines(rows), "messages and kB of the busiest rank; * least time"]
+
+
+def _fixed(value: float, digits: int) -> str:
+    """So many digits after the point; two that mean something where those would be zeros."""
+    is_small = 0 < abs(value) < 10.0 ** (1 - digits)
+    return f"{value:.2g}" if is_small else f"{value:,.{digits}f}"
 
 
 def _draw(name: str, what: Any, cost: CostSettings) -> None:
