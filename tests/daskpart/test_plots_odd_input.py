@@ -76,6 +76,53 @@ def test_none_of_500_bars_is_lost():
         assert all(bar.get_snap() is False and bar.get_width() == 1.0 for bar in axes.patches)
 
 
+def bare_spy(assignment, n_parts, n_columns=1):
+    """The picture of a matrix whose rows have one nonzero each."""
+    n_rows = len(assignment)
+    matrix = sparse.coo_array(
+        (np.ones(n_rows), (np.arange(n_rows), np.arange(n_rows) % n_columns)), (n_rows, n_columns)
+    )
+    axes = figure_module.Figure(figsize=(6.4, 4.4), layout="constrained").subplots()
+    plots.spy(matrix, daskpart.Partition(assignment, n_parts), ax=axes)
+    axes.figure.canvas.draw()
+    return axes
+
+
+def overlap(labels):
+    boxes = [label.get_window_extent() for label in labels]
+    return any(box.overlaps(other) for i, box in enumerate(boxes) for other in boxes[:i])
+
+
+@pytest.mark.parametrize(
+    ("assignment", "named"),
+    [
+        (np.repeat([0, 15], 30), ["rank 0", "rank 15"]),  # no rows, no name
+        (np.r_[np.zeros(45, int), np.arange(1, 16)], ["rank 0", "rank 1", "rank 4"]),
+        (np.repeat(np.arange(16), 4), [f"rank {part}" for part in range(16)]),
+    ],
+)
+def test_names_of_ranks_beside_a_matrix_do_not_overlap(assignment, named):
+    labels = bare_spy(assignment, 16, 4).get_yticklabels()
+    assert [label.get_text() for label in labels][: len(named)] == named
+    assert not overlap(labels)
+
+
+def test_long_numbers_under_a_matrix_do_not_overlap():
+    """900,000 columns are local, 100,000 link."""
+    local, linking = np.arange(900_000), np.arange(900_000, 1_000_000)
+    columns = np.concatenate((local, linking, linking))
+    rows = np.repeat([0, 0, 1], [len(local), len(linking), len(linking)])
+    axes = figure_module.Figure(figsize=(6.4, 4.4), layout="constrained").subplots()
+    matrix = sparse.coo_array((np.ones(len(rows)), (rows, columns)))
+    plots.spy(matrix, daskpart.Partition([0, 1], 2), ax=axes)
+    axes.figure.canvas.draw()
+    assert not overlap(axes.get_xticklabels())
+
+
+def test_one_row_is_one_row():
+    assert bare_spy([0], 1).get_ylabel() == "1 row, by rank"
+
+
 def test_confusion_of_many_classes_has_no_names(ax):
     plots.confusion(np.eye(500, dtype=int), range(500), ax=ax)
     assert not ax.get_xticklabels() and not ax.get_yticklabels()
