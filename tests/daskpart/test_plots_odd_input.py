@@ -161,6 +161,43 @@ def test_few_rows_of_a_halo_are_counted_in_ones(n_rows, ax):
     assert np.array_equal(ticks, np.round(ticks))
 
 
+@pytest.mark.parametrize("counts", [[0, 1], [0, 0], [0, 2, 1], [0, 0, 2]])
+def test_few_items_and_weights_are_counted_in_ones(counts, ax):
+    for draw in (plots.connectivity_histogram, plots.part_weights):
+        axes = figure_module.Figure(figsize=(6, 3.4), layout="constrained").subplots()
+        draw(counts, ax=axes)
+        ticks = axes.get_yticks()
+        assert len(ticks) and np.array_equal(ticks, np.round(ticks))
+
+
+@pytest.mark.parametrize("counts", [[123_456] * 12, [1, *[99] * 11], [1, *[10**6] * 5], [9] * 40])
+def test_the_legend_of_a_histogram_covers_no_bar(counts, ax):
+    plots.connectivity_histogram([0, *counts], ax=ax)
+    ax.figure.canvas.draw()
+    below = ax.get_legend().get_window_extent().y0
+    drawn = [*ax.patches, *ax.texts]
+    assert all(each.get_window_extent().y1 < below for each in drawn)
+    assert ax.get_xlim()[0] > 0  # what nobody touches is not drawn
+
+
+def test_ticks_of_ranks_are_ranks_in_round_numbers(ax):
+    for n_parts, wanted in ((16, np.arange(0, 16, 2)), (512, np.arange(0, 512, 100))):
+        plots.part_weights([1] * n_parts, ax=ax)
+        left, right = ax.get_xlim()
+        assert [tick for tick in ax.get_xticks() if left <= tick <= right] == wanted.tolist()
+        ax.clear()
+
+
+def test_parts_of_one_weight_are_not_minus_nothing_above_their_mean(ax):
+    plots.part_weights([0.1] * 3, ax=ax)  # 0.30000000000000004 / 3 is more than 0.1
+    assert ax.get_legend().get_texts()[0].get_text() == "mean; the heaviest is 0.0% above"
+
+
+def test_a_map_of_no_traffic_counts_no_fifths_of_a_row(ax):
+    plots.traffic(np.zeros((3, 3)), ax=ax)
+    assert ax.images[0].colorbar.get_ticks().tolist() == [0]
+
+
 @pytest.mark.parametrize("rows", [[700], [3, 4, 5], [0, 0]])
 def test_the_legend_of_a_halo_covers_no_bar(rows, ax):
     plots.halo(rows, rows, ax=ax)
@@ -200,7 +237,15 @@ def test_small_traffic_uses_the_whole_scale(ax):
 
 @pytest.mark.parametrize(
     ("count", "words"),
-    [(999, "999"), (999.6, "1k"), (1234, "1.23k"), (999_600, "1M"), (999.6e6, "1G"), (3e9, "3G")],
+    [
+        (999, "999"),
+        (999.6, "1k"),
+        (1234, "1.23k"),
+        (999_600, "1M"),
+        (999.6e6, "1G"),
+        (3e9, "3G"),
+        (1.25e13, "12.5T"),
+    ],
 )
 def test_a_count_in_a_cell_takes_its_unit_as_it_is_rounded(count, words, ax):
     plots.traffic(np.array([[0, count], [1, 0]]), ax=ax)
@@ -223,6 +268,7 @@ def test_what_has_no_share_of_nothing_is_told_under_the_picture(ax):
     [
         (lambda: plots.traffic([[0, np.nan], [1, 0]]), "1 NaN or infinite among 4 traffic counts"),
         (lambda: plots.part_weights([]), "one part or more"),
+        (lambda: plots.part_weights([1, -2]), "1 of 2 weights are below 0, the least is -2"),
         (lambda: plots.part_weights([1, np.nan]), "1 NaN or infinite among 2 weights"),
         (lambda: plots.embedding([[np.nan, 1], [1, 2]], [0, 1]), "1 NaN or infinite among 4 val"),
         (lambda: plots.embedding(np.ones((8, 2)), range(7)), "don't fit"),
