@@ -215,9 +215,24 @@ def test_a_curve_alone_has_no_legend(ax):
     assert other.get_xlabel() == "iteration"
 
 
+def test_names_of_metrics_do_not_overlap(ax):
+    names = ("connectivity", "max-connectivity", "concurrent-volume", "max-send-volume", "power")
+    values = {
+        method: {name: cost for name in names} | {"seconds": 1.0}
+        for method, cost in (("random", 2), ("metis", 1))
+    }
+    compared = SimpleNamespace(metrics=[*names, "seconds"], values=values, n_parts=2)
+    ax.figure.set_size_inches(8.5, 3.8)  # those of a picture of its own
+    plots.partition_comparison(compared, ax=ax)
+    ax.figure.canvas.draw()
+    assert not overlap(ax.get_xticklabels())
+    assert [label.get_text().replace("\n", "") for label in ax.get_xticklabels()] == [*names]
+
+
 @pytest.mark.parametrize(
     ("losses", "scale"),
     [
+        ([np.nan, np.nan], "linear"),
         ([2.0, 1.0], "linear"),
         ([2.0, 1e30, np.nan], "log"),
         ([0.0, 1e30], "linear"),
@@ -259,7 +274,7 @@ def test_what_has_no_share_of_nothing_is_told_under_the_picture(ax):
     other = daskpart.Partition(np.tile([0, 1], 4), 2)
     compared = daskpart.compare_partitions(matrix, 2, {"best": best, "other": other})
     plots.partition_comparison(compared, ax=ax)
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["max-connectivity"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["max-\nconnectivity"]
     assert "connectivity: best 0, other 8" in ax.get_xlabel()
 
 
