@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from daskpart._floor.atomic import check_writable
+from daskpart._floor.tables import fixed
 from daskpart._floor.words import counted, plural
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix
@@ -182,11 +183,11 @@ def sentences(cut: Cut) -> list[str]:
     ]
     info = cut.partition.info
     if info.get("seconds") is not None:
-        words[0] += f" Found in {info['seconds']:.2f} s."
+        words[0] += f" Found in {fixed(info['seconds'], 2)} s."
     if "refined" in info:
         words.append(
             f"Moves of single {vertices} took {info['refined']} from {info['metric_before']:,} "
-            f"to {info['metric_after']:,}, in {info['refine_seconds']:.2f} s."
+            f"to {info['metric_after']:,}, in {fixed(info['refine_seconds'], 2)} s."
         )
     return words
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from daskpart._floor.atomic import check_writable
+from daskpart._floor.tables import fixed
 from daskpart.errors import InputError
 from daskpart.parsa import ParsaResult, partition
 from daskpart.readers.detection import detect
@@ -65,7 +66,7 @@ def sentences(result: ParsaResult) -> list[str]:
         f"{result.n_parts} parts of {size} examples; a part needs {told['memory, maximum']:,} "
         f"features at most (random parts: {told['random: memory, maximum']:,}).",
         f"A part fetches and serves {told['traffic, maximum']:,} at most (random parts: "
-        f"{told['random: traffic, maximum']:,}). Found in {told['seconds']:.2f} s.",
+        f"{told['random: traffic, maximum']:,}). Found in {fixed(told['seconds'], 2)} s.",
     ]
 
 

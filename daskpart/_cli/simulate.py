@@ -21,7 +21,7 @@ import numpy as np
 
 import daskpart
 from daskpart._floor.progress import tracked
-from daskpart._floor.tables import text_lines
+from daskpart._floor.tables import fixed, text_lines
 from daskpart.collectives import (
     Simulation,
     embed,
@@ -318,17 +318,11 @@ def table(lines: Sequence[Line]) -> list[str]:
         free = line.seconds_without_lock_step
         rows.append([
             f"{line.ranks:,}", line.algorithm + (" *" if line.seconds == best else ""),
-            f"{line.rounds:,}", f"{line.messages:,.0f}", _fixed(line.bytes / 1e3, 1),
-            _fixed(line.total_bytes / 1e6, 1), _fixed(1e3 * line.seconds, 3),
-            "" if free is None else _fixed(1e3 * free, 3),
+            f"{line.rounds:,}", f"{line.messages:,.0f}", fixed(line.bytes / 1e3, 1),
+            fixed(line.total_bytes / 1e6, 1), fixed(1e3 * line.seconds, 3),
+            "" if free is None else fixed(1e3 * free, 3),
         ])  # fmt: skip
     return [*text_lines(rows), "messages and kB of the busiest rank; * least time"]
-
-
-def _fixed(value: float, digits: int) -> str:
-    """So many digits after the point; two that mean something where those would be zeros."""
-    is_small = 0 < abs(value) < 10.0 ** (1 - digits)
-    return f"{value:.2g}" if is_small else f"{value:,.{digits}f}"
 
 
 def _draw(name: str, what: Any, cost: CostSettings) -> None:

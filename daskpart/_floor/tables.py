@@ -31,6 +31,18 @@ def readable(value: Any) -> str:
         return str(value)
 
 
+def fixed(value: float, digits: int) -> str:
+    """So many digits after the point; two that mean something where those would be zeros.
+
+    Examples
+    --------
+    >>> [fixed(seconds, 2) for seconds in (1234.5, 0.73, 0.0004267, 0.0)]
+    ['1,234.50', '0.73', '0.00043', '0.00']
+    """
+    is_small = 0 < abs(value) < 10.0 ** (1 - digits)
+    return f"{value:.2g}" if is_small else f"{value:,.{digits}f}"
+
+
 def text_table(title: str, rows: Mapping[str, Any]) -> str:
     """Lines ``name  value`` under a title, the names padded to one width."""
     width = max((len(name) for name in rows), default=0)

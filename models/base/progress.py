@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from daskpart._floor.tables import fixed
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -56,7 +58,7 @@ def _values(row: dict[str, Any], measures: Sequence[Measure], units: bool) -> li
             unit = f" {measure.unit}" if units and measure.unit else ""
             words.append(f"{measure.words}{unit} {value:{measure.digits}}")
     if row.get("seconds") is not None:
-        words.append(f"{row['seconds']:.1f} s")
+        words.append(f"{fixed(row['seconds'], 1)} s")
     return words
 
 
