@@ -109,7 +109,7 @@ def run(settings: CutSettings, parts_typed: bool = False) -> None:
     say(words)
     seed = settings.random_state
     if settings.start is None:
-        say(f"cutting into {settings.parts} parts …")
+        say(f"cutting into {counted(settings.parts, 'part')} …")
         model = build(data, settings.model, n_parts=settings.parts, random_state=seed)
         check_objective(settings.method, model)
         partition = daskpart.partition(
@@ -171,11 +171,11 @@ def sentences(cut: Cut) -> list[str]:
     histogram = np.asarray(cut.connectivity.histogram())
     linking = int(histogram[2:].sum())
     weights = cut.partition.part_weights
+    least, most = int(weights.min()), int(weights.max())
+    size = f"{most:,}" if least == most else f"{least:,} to {most:,}"
     words = [
-        f"{counted(cut.partition.n_parts, 'part')} of the {vertices}, {int(weights.min()):,} to "
-        f"{int(weights.max()):,} {cut.weighed} each: the heaviest is "
-        f"{cut.partition.imbalance:.1%} "
-        "above the mean.",
+        f"{counted(cut.partition.n_parts, 'part')} of the {vertices}, {size} {cut.weighed} each: "
+        f"the heaviest is {cut.partition.imbalance:.1%} above the mean.",
         f"{int(histogram[1:2].sum()):,} {nets} are local to one part; {linking:,} link several "
         f"(at most {cut.connectivity.max_connectivity()}).",
         f"One exchange of what is linked, there and back, moves "

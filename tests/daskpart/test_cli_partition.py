@@ -82,6 +82,15 @@ def test_the_page_loads_the_partition_from_a_folder_of_any_name(graph_file, tmp_
     assert names["partition"] == daskpart.Partition.load(out / "partition.npz")
 
 
+@pytest.mark.parametrize("compare", [(), ("--compare",)])
+def test_one_part_is_no_parts(graph_file, tmp_path, capsys, run_cli, compare):
+    options = ("--parts", 1, "--no-plots", "--out", tmp_path, *compare)
+    assert run_cli("partition", graph_file, *options) == 0
+    out = capsys.readouterr().out
+    assert "cutting into 1 part" in out and "1 parts" not in out
+    assert "1 part of the rows, 160 values each:" in out or compare
+
+
 def test_metrics_are_those_of_refine():
     assert cli._METRICS == METRICS
 

@@ -170,7 +170,7 @@ def test_a_plan_in_a_file(tmp_path, run_cli, capsys, simulated):
     plan.save(tmp_path / "plan.npz")
     picture = tmp_path / "traffic.png"
     assert run_cli("simulate", "plan", tmp_path / "plan.npz", "--plot", picture) == 0
-    assert capsys.readouterr().out.startswith("Simulation of plan.npz: 3 ranks, 1 round(s)")
+    assert capsys.readouterr().out.startswith("Simulation of plan.npz: 3 ranks, 1 round")
     assert picture.exists()
     summary = simulated("plan", tmp_path / "plan.npz", "--row-bytes", 8)
     assert summary["bytes_sent"]["total"] == 8 * plan.total_rows

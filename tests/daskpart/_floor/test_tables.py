@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
-from daskpart._floor.tables import fixed, html_lines, text_lines
+from daskpart._floor.tables import fixed, html_lines, readable, text_lines
 
 TABLE = [["what", "rows", "note"], ["a <b>", "1,234", ""], ["all", "7", "x"]]
 
@@ -35,3 +36,23 @@ def test_html():
 )  # fmt: skip
 def test_small_numbers_keep_two_digits_that_mean_something(value, digits, words):
     assert fixed(value, digits) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (1234567, "1,234,567"),
+        (3.14159, "3.142"),
+        (12345.678, "12,345.7"),
+        (-0.0, "0"),
+        (1e300, "1e+300"),
+        (float("-inf"), "-inf"),
+        (float("nan"), "nan"),
+        (np.float32(0.123456789), "0.1235"),
+        (np.bool_(True), "True"),
+        (None, "None"),
+        ((2, 3), "(2, 3)"),
+    ],
+)
+def test_readable(value, words):
+    assert readable(value) == words
