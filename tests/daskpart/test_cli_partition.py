@@ -91,6 +91,17 @@ def test_one_part_is_no_parts(graph_file, tmp_path, capsys, run_cli, compare):
     assert "1 part of the rows, 160 values each:" in out or compare
 
 
+def test_a_page_says_what_items_are_where_they_are_called_otherwise(graph_file, tmp_path, run_cli):
+    ratings = tmp_path / "few.csv"
+    ratings.write_text("user,item,rating\na,x,1\nb,y,2\n")
+    pages = []
+    for path in (graph_file, ratings):
+        assert run_cli("partition", path, "--parts", 1, "--no-plots", "--out", tmp_path) == 0
+        pages.append((tmp_path / "report.html").read_text())
+    assert "<p>The items are the columns. λ of an item" in pages[0]
+    assert "<p>λ of an item" in pages[1]
+
+
 def test_metrics_are_those_of_refine():
     assert cli._METRICS == METRICS
 
