@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from daskpart._floor import words
 from daskpart._floor.tables import html_lines, text_lines
 from daskpart.errors import InputError
 
@@ -128,7 +129,7 @@ class PlanStatistics:
     def _shown(self) -> tuple[str, list[list[str]]]:
         n_rounds, n_ranks = self.messages_sent.shape
         table = summary_table({name: self.per_rank(name) for name in QUANTITIES[:4]})
-        return f"{n_ranks} ranks, {n_rounds} round(s)", table
+        return f"{words.counted(n_ranks, 'rank')}, {words.counted(n_rounds, 'round')}", table
 
     def __repr__(self) -> str:
         title, table = self._shown()
@@ -274,12 +275,15 @@ class Counters:
             table.append([name.replace("_", " "), *(format(n, form) for n in numbers)])
         return [list(line) for line in zip(*table, strict=True)]
 
+    @property
+    def _title(self) -> str:
+        return f"{words.counted(self.n_ranks, 'rank')}, {words.counted(len(self.rounds), 'round')}"
+
     def __repr__(self) -> str:
-        title = f"Counters: {self.n_ranks} ranks, {len(self.rounds)} rounds"
-        return "\n".join([title, *text_lines(self._table())])
+        return "\n".join([f"Counters: {self._title}", *text_lines(self._table())])
 
     def _repr_html_(self) -> str:
-        table = html_lines(self._table(), f"{self.n_ranks} ranks, {len(self.rounds)} rounds")
+        table = html_lines(self._table(), self._title)
         shown = range(min(self.n_ranks, _SHOWN_RANKS))
         pairs = self.traffic(quantity="bytes")[: len(shown), : len(shown)].tolist()
         lines = [[str(rank), *(f"{n:,}" for n in pairs[rank])] for rank in shown]

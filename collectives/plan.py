@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskpart._floor.archive import opened_npz
 from daskpart._floor.atomic import replacing
+from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
 from .counters import PlanStatistics, RoundRecord
@@ -305,7 +306,8 @@ class Plan:
         )
 
     def _repr_html_(self) -> str:
-        return f"<b>{self.kind} plan</b>, {self.n_items} items" + self.statistics()._repr_html_()
+        items = counted(self.n_items, "item")
+        return f"<b>{self.kind} plan</b>, {items}{self.statistics()._repr_html_()}"
 
 
 def require_same_ranks(plans: Sequence[Plan], n_ranks: int) -> None:

@@ -36,8 +36,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from daskpart._floor import words
 from daskpart._floor.checks import finite_number, whole_number
-from daskpart._floor.tables import html_lines, text_lines
+from daskpart._floor.tables import html_lines, readable, text_lines
 from daskpart.errors import InputError
 
 from .cost_model import CostModel, Problem
@@ -152,9 +153,12 @@ class Simulation:
         return summary_table({name: getattr(self, name) for name in QUANTITIES}), rounds
 
     def _heading(self) -> list[str]:
-        facts = ", ".join(f"{name.replace('_', ' ')} {fact}" for name, fact in self.facts.items())
+        facts = ", ".join(
+            f"{name.replace('_', ' ')} {readable(fact)}" for name, fact in self.facts.items()
+        )
+        size = f"{words.counted(self.n_ranks, 'rank')}, {words.counted(self.n_rounds, 'round')}"
         return [
-            f"{self.name}: {self.n_ranks} ranks, {self.n_rounds} round(s)",
+            f"{self.name}: {size}",
             f"{self.seconds:.3g} s in lock-step, {self.seconds_without_lock_step:.3g} s without "
             f"(α {self.alpha:g} s, β {self.beta:g} s/byte)",
             *([facts] if facts else []),

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor import words
 from daskpart._floor.tables import html_table, text_table
 from daskpart.errors import InputError
 
@@ -156,4 +157,5 @@ class ServerReport:
 
     def _title(self) -> str:
         n_ranks, n_workers = len(self.places), len(set(self.places))
-        return f"ServerReport: {n_ranks} ranks and shards on {n_workers} workers"
+        ranks, workers = words.counted(n_ranks, "rank"), words.counted(n_workers, "worker")
+        return f"ServerReport: {ranks} and shards on {workers}"

@@ -35,7 +35,7 @@ def run(settings: CutSettings) -> None:
     data = load_any(settings.data, settings.format, settings.model)
     words = in_words(data, settings.data)
     say(words)
-    say(f"cutting into {settings.parts} parts, by one method after the other …")
+    say(f"cutting into {counted(settings.parts, 'part')}, by one method after the other …")
     seed = settings.random_state
     model = build(data, settings.model, n_parts=settings.parts, random_state=seed)
     comparison = compare_partitions(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from daskpart._floor.atomic import check_writable
+from daskpart._floor.tables import fixed
 from daskpart._floor.words import counted, plural
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix
@@ -108,7 +109,7 @@ def run(settings: CutSettings, parts_typed: bool = False) -> None:
     say(words)
     seed = settings.random_state
     if settings.start is None:
-        say(f"cutting into {settings.parts} parts …")
+        say(f"cutting into {counted(settings.parts, 'part')} …")
         model = build(data, settings.model, n_parts=settings.parts, random_state=seed)
         check_objective(settings.method, model)
         partition = daskpart.partition(
@@ -170,11 +171,11 @@ def sentences(cut: Cut) -> list[str]:
     histogram = np.asarray(cut.connectivity.histogram())
     linking = int(histogram[2:].sum())
     weights = cut.partition.part_weights
+    least, most = int(weights.min()), int(weights.max())
+    size = f"{most:,}" if least == most else f"{least:,} to {most:,}"
     words = [
-        f"{counted(cut.partition.n_parts, 'part')} of the {vertices}, {int(weights.min()):,} to "
-        f"{int(weights.max()):,} {cut.weighed} each: the heaviest is "
-        f"{cut.partition.imbalance:.1%} "
-        "above the mean.",
+        f"{counted(cut.partition.n_parts, 'part')} of the {vertices}, {size} {cut.weighed} each: "
+        f"the heaviest is {cut.partition.imbalance:.1%} above the mean.",
         f"{int(histogram[1:2].sum()):,} {nets} are local to one part; {linking:,} link several "
         f"(at most {cut.connectivity.max_connectivity()}).",
         f"One exchange of what is linked, there and back, moves "
@@ -182,11 +183,11 @@ def sentences(cut: Cut) -> list[str]:
     ]
     info = cut.partition.info
     if info.get("seconds") is not None:
-        words[0] += f" Found in {info['seconds']:.2f} s."
+        words[0] += f" Found in {fixed(info['seconds'], 2)} s."
     if "refined" in info:
         words.append(
             f"Moves of single {vertices} took {info['refined']} from {info['metric_before']:,} "
-            f"to {info['metric_after']:,}, in {info['refine_seconds']:.2f} s."
+            f"to {info['metric_after']:,}, in {fixed(info['refine_seconds'], 2)} s."
         )
     return words
 
@@ -210,7 +211,7 @@ def _write(cut: Cut, model: DataModel, settings: CutSettings, words: str) -> lis
         cut=cut,
         cut_sentences=sentences(cut),
         settings=vars(settings),
-        file=partition_file,
+        file=repr(str(partition_file)),
     )
     return [
         (partition_file, "the partition: daskpart.Partition.load"),

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
+from daskpart._floor.tables import fixed
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
@@ -136,7 +137,7 @@ class Fit:
     def duration(self) -> str:
         """How long it took, in words."""
         aside = f", and {self.compiling:.1f} s of compiling, once"
-        return f"{self.seconds:.1f} s{aside if self.compiling >= _WORTH_SAYING else ''}"
+        return f"{fixed(self.seconds, 1)} s{aside if self.compiling >= _WORTH_SAYING else ''}"
 
     @property
     def timed(self) -> str:

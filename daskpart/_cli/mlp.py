@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
+from daskpart.models.base.reports import bytes_words
+
 from .classes import draw_confusion, judged, most_frequent
 from .fit import Fit
 from .linear import LinearCommand
@@ -73,8 +75,8 @@ class _MLP(LinearCommand):
             )
         lines.append(
             f"the sum of the gradients of a step has entries for {found['density']:.2%} of all "
-            f"{found['n_weights']:,} weights; all ranks send {found['bytes_an_epoch'] / 1e6:,.3g} "
-            "MB an epoch"
+            f"{found['n_weights']:,} weights; all ranks send "
+            f"{bytes_words(found['bytes_an_epoch'])} an epoch"
         )
         return lines
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import platform
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -106,8 +106,8 @@ def versions() -> dict[str, str]:
 
 def readable(value: Any) -> str:
     """A value as a reader wants it: thousands grouped, four digits, yes and no, short lists."""
-    if value is None:
-        return "–"
+    if value is None or (isinstance(value, Sized) and not len(value)):
+        return "–"  # an empty cell looks forgotten
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if isinstance(value, int | np.integer):

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from daskpart._floor.atomic import check_writable
+from daskpart._floor.tables import fixed
+from daskpart._floor.words import counted
 from daskpart.errors import InputError
 from daskpart.parsa import ParsaResult, partition
 from daskpart.readers.detection import detect
@@ -43,7 +45,8 @@ def run(settings: CutSettings, memory_limit: str) -> None:
             f"{settings.format or found}: leave --memory-limit away"
         )
     check_writable(settings.out)
-    say(f"dealing {os.path.basename(path)} over blocks, then into {settings.parts} parts …")
+    parts = counted(settings.parts, "part")
+    say(f"dealing {os.path.basename(path)} over blocks, then into {parts} …")
     result = partition(
         path, settings.parts, memory_limit=memory_limit, random_state=settings.random_state
     )
@@ -62,10 +65,11 @@ def sentences(result: ParsaResult) -> list[str]:
     return [
         f"{told['data']:,} examples with {told['edges']:,} values of {told['parameters']:,} "
         f"features, read in {told['blocks']:,} {'block' if told['blocks'] == 1 else 'blocks'}.",
-        f"{result.n_parts} parts of {size} examples; a part needs {told['memory, maximum']:,} "
-        f"features at most (random parts: {told['random: memory, maximum']:,}).",
+        f"{counted(result.n_parts, 'part')} of {size} examples; a part needs "
+        f"{told['memory, maximum']:,} features at most (random parts: "
+        f"{told['random: memory, maximum']:,}).",
         f"A part fetches and serves {told['traffic, maximum']:,} at most (random parts: "
-        f"{told['random: traffic, maximum']:,}). Found in {told['seconds']:.2f} s.",
+        f"{told['random: traffic, maximum']:,}). Found in {fixed(told['seconds'], 2)} s.",
     ]
 
 
@@ -103,13 +107,13 @@ def _report(
         settings.out / "report.html",
         "parsa.html",
         album,
-        title=f"{Path(settings.data).name} in {result.n_parts} parts",
+        title=f"{Path(settings.data).name} in {counted(result.n_parts, 'part')}",
         lead=sentences(result)[0],
         numbers={},
         sentences=sentences(result)[1:],
         metrics=result.to_dict(),
         settings=asked,
-        file=settings.out / "parsa.npz",
+        file=repr(str(settings.out / "parsa.npz")),
     )
     return [*album.files, (report, "all of it on one page: open in a browser")]
 

@@ -21,7 +21,7 @@ import numpy as np
 
 import daskpart
 from daskpart._floor.progress import tracked
-from daskpart._floor.tables import text_lines
+from daskpart._floor.tables import fixed, text_lines
 from daskpart.collectives import (
     Simulation,
     embed,
@@ -317,10 +317,10 @@ def table(lines: Sequence[Line]) -> list[str]:
         best = min(other.seconds for other in lines if other.ranks == line.ranks)
         free = line.seconds_without_lock_step
         rows.append([
-            f"{line.ranks}", line.algorithm + (" *" if line.seconds == best else ""),
-            f"{line.rounds}", f"{line.messages:,.0f}", f"{line.bytes / 1e3:,.1f}",
-            f"{line.total_bytes / 1e6:,.1f}", f"{1e3 * line.seconds:,.3f}",
-            "" if free is None else f"{1e3 * free:,.3f}",
+            f"{line.ranks:,}", line.algorithm + (" *" if line.seconds == best else ""),
+            f"{line.rounds:,}", f"{line.messages:,.0f}", fixed(line.bytes / 1e3, 1),
+            fixed(line.total_bytes / 1e6, 1), fixed(1e3 * line.seconds, 3),
+            "" if free is None else fixed(1e3 * free, 3),
         ])  # fmt: skip
     return [*text_lines(rows), "messages and kB of the busiest rank; * least time"]
 

@@ -14,21 +14,38 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+import numpy as np
+
 Table = Sequence[Sequence[str]]
 
+_VAST = 1e15  # from here on digits mean nothing, and there may be hundreds
 _CELL = "text-align:left;padding:2px 12px 2px 0"
 
 
 def readable(value: Any) -> str:
     """A number with thousands separators or four digits; anything else as it prints."""
+    value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, bool) or value is None:
         return str(value)
     if isinstance(value, float):
-        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.1f}"
+        value = value or 0.0  # not "-0"
+        return f"{value:,.1f}" if 1000 <= abs(value) < _VAST else f"{value:.4g}"
     try:
         return f"{value:,d}"
     except (TypeError, ValueError):
         return str(value)
+
+
+def fixed(value: float, digits: int) -> str:
+    """So many digits after the point; two that mean something where those would be zeros.
+
+    Examples
+    --------
+    >>> [fixed(seconds, 2) for seconds in (1234.5, 0.73, 0.0004267, 0.0)]
+    ['1,234.50', '0.73', '0.00043', '0.00']
+    """
+    is_small = 0 < abs(value) < 10.0 ** (1 - digits)
+    return f"{value:.2g}" if is_small else f"{value:,.{digits}f}"
 
 
 def text_table(title: str, rows: Mapping[str, Any]) -> str:

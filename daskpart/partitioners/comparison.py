@@ -17,6 +17,7 @@ from daskpart._floor.checks import listed, one_of, several, whole_number
 from daskpart._floor.kernels import working_clock
 from daskpart._floor.progress import tracked
 from daskpart._floor.tables import html_lines, readable, text_lines
+from daskpart._floor.words import counted
 from daskpart.data_models import DataModel, build
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
@@ -98,7 +99,7 @@ class Comparison:
 
     @property
     def _title(self) -> str:
-        return f"Partitions into {self.n_parts} parts (* least)"
+        return f"Partitions into {counted(self.n_parts, 'part')} (* least)"
 
     def __repr__(self) -> str:
         return "\n".join([self._title, *text_lines(self._cells())])

@@ -49,7 +49,7 @@ def whole_ticks(axis: Axis) -> None:
     """Ticks at integers only: epochs, ranks and parts come in ones."""
     from matplotlib.ticker import MaxNLocator
 
-    axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=(1, 2, 5, 10)))
 
 
 def logarithmic(ax: Axes, which: str, low: float, high: float) -> None:
@@ -96,8 +96,8 @@ def rgb(colour: str) -> NDArray[np.float64]:
 
 def shorten(count: float) -> str:
     """A count that fits in a small cell: 950, 12k, 3.4M."""
-    for size, unit in ((1, ""), (1e3, "k"), (1e6, "M")):
+    for size, unit in ((1, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")):
         shown = f"{count / size:.3g}"
         if not float(shown) >= 1000:  # 999,600 is 1M, not 1e+03k
             return f"{shown}{unit}"
-    return f"{count / 1e9:.3g}G"
+    return f"{count / 1e12:.3g}T"

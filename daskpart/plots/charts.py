@@ -55,11 +55,14 @@ def connectivity_histogram(
     ax = axes_or_new(ax, (6.0, 3.4))
     ax.bar(connectivity[:1], counts[:1], color=RANK_COLOURS[2], label="local (λ = 1)", **style)
     ax.bar(connectivity[1:], counts[1:], color=RANK_COLOURS[0], label="linking", **style)
-    if counts.max() > 50 * max(counts[counts > 0].min(initial=counts.max()), 1):
+    most = max(float(counts.max()), 1.0)
+    if most > 50 * max(counts[counts > 0].min(initial=counts.max()), 1):
         ax.set_yscale("log")
-        ax.set_ylim(0.7, 3 * counts.max())
+        ax.set_ylim(0.7, most * (most / 0.7) ** 0.2)  # the legend stands above the bars
     else:
-        ax.set_ylim(0, 1.12 * max(counts.max(), 1))
+        ax.set_ylim(0, 1.2 * most)
+        whole_ticks(ax.yaxis)
+        ax.yaxis.set_major_formatter(lambda value, _: shorten(value))
     if shown <= 12:
         for place, count in zip(connectivity, counts, strict=True):
             if count:
@@ -71,11 +74,12 @@ def connectivity_histogram(
                     ha="center",
                     fontsize=8,
                 )
+    ax.set_xlim(0.4, shown + 0.6)  # of what nobody touches there is no bar
     whole_ticks(ax.xaxis)
     ax.set_xlabel(plain(f"connectivity λ (parts that touch the {item})"))
     ax.set_ylabel(plain(f"number of {items or plural(str(item))}"))
     quiet_frame(ax)
-    ax.legend(frameon=False)
+    ax.legend(frameon=False, ncols=2, loc="upper right")
     return ax
 
 
@@ -102,16 +106,22 @@ def part_weights(
     Raises
     ------
     InputError
-        If there is no part, or a weight is no number.
+        If there is no part, or a weight is no number, or below 0.
     """
     load = real_numbers(weights, "weight")
     if not load.size:
         raise InputError("there are no weights: give a number for each of one part or more")
+    n_wrong = int(np.count_nonzero(load < 0))
+    if n_wrong:
+        raise InputError(
+            f"{n_wrong} of {len(load)} weights are below 0, the least is {load.min():g}: a part "
+            "weighs 0 or more"
+        )
     ax = axes_or_new(ax, (6.0, 3.0))
     colours = [RANK_COLOURS[part % len(RANK_COLOURS)] for part in range(len(load))]
     ax.bar(np.arange(len(load)), load, color=colours, **bar_style(len(load)))
     mean = load.mean()
-    over = load.max() / mean - 1 if mean else 0.0
+    over = max(load.max() / mean - 1, 0.0) if mean else 0.0  # rounding is no "-0.0%"
     ax.axhline(
         mean,
         color="black",
@@ -120,7 +130,10 @@ def part_weights(
         label=f"mean; the heaviest is {over:.1%} above",
     )
     ax.set_ylim(0, load.max() * 1.25 if load.max() else 1.0)
+    ax.set_xlim(-0.6, len(load) - 0.4)  # no tick stands beside the last rank
     whole_ticks(ax.xaxis)
+    if (load == np.round(load)).all():
+        whole_ticks(ax.yaxis)
     ax.yaxis.set_major_formatter(lambda value, _: shorten(value))
     ax.set_xlabel("rank")
     ax.set_ylabel(plain(f"weight ({unit})"))
@@ -165,6 +178,8 @@ def traffic(rows: Any, *, unit: str | None = None, ax: Axes | None = None) -> Ax
     bar = ax.figure.colorbar(image, ax=ax, label=plain(unit), shrink=0.85)
     bar.ax.yaxis.set_major_formatter(lambda value, _: shorten(value))
     bar.outline.set_visible(False)
+    if not sent.any():
+        bar.set_ticks([0])  # nothing was sent: no other number means anything
     if n_ranks <= 12:
         for source, destination in zip(*np.nonzero(sent), strict=True):
             count = sent[source, destination]

@@ -72,7 +72,7 @@ def partition_comparison(comparison: Comparison, *, ax: Axes | None = None) -> A
             label=plain(method) + told,
         )
     ax.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
-    ax.set_xticks(range(len(metrics)), metrics)
+    ax.set_xticks(range(len(metrics)), [metric.replace("-", "-\n") for metric in metrics])
     ax.set_ylabel(plain(f"relative to {methods[0]}"))
     if under:
         lines = "\n".join(fill(each, _LINE) for each in under)

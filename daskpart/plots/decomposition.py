@@ -81,6 +81,9 @@ def _draw_in_order(ax: Axes, values: Any, labels: Any) -> None:
         labels, locator = date2num(labels), AutoDateLocator(maxticks=7)
         ax.xaxis.set_major_locator(locator)
         ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    elif (labels == np.round(labels)).all():
+        whole_ticks(ax.xaxis)
+        ax.ticklabel_format(axis="x", useOffset=False)  # the year 2019 is no 1 + 2018
     apart = np.diff(np.unique(labels).astype(np.float64)).min(initial=np.inf)
     colours = np.where(values < 0, _NEGATIVE, _POSITIVE)
     width = 0.8 * float(apart) if np.isfinite(apart) else 0.8

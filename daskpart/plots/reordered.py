@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from daskpart._floor.checks import require_like, require_partition
-from daskpart._floor.words import plural
+from daskpart._floor.words import counted, plural
 from daskpart.errors import InputError
 
 from .bordered_form import BorderedForm, bordered_form, checked_entries
@@ -155,13 +155,14 @@ def _label(
     """Names of the parts at the left, and what is local and what links below."""
     ax.set_xlim(0, n_columns)
     ax.set_ylim(n_rows, 0)
-    middle = (form.row_pointer[:-1] + form.row_pointer[1:]) / 2
     if form.n_parts <= MOST_LABELS:
-        ax.set_yticks(middle, [f"rank {part}" for part in range(form.n_parts)])
+        middle = (form.row_pointer[:-1] + form.row_pointer[1:]) / 2
+        named = _apart(middle, np.diff(form.row_pointer), 0.75 * n_rows / MOST_LABELS)
+        ax.set_yticks(middle[named], [f"rank {part}" for part in named])
         ax.tick_params(axis="y", length=0)
     else:
         ax.set_yticks([])
-    ax.set_ylabel(plain(f"{n_rows:,} {plural(str(names[0]))}, by rank"))
+    ax.set_ylabel(plain(f"{counted(n_rows, str(names[0]))}, by rank"))
     if form.n_linking and form.border_pointer is not None and form.n_parts <= MOST_LABELS:
         for part in range(form.n_parts):
             left, right = form.border_pointer[part : part + 2]
@@ -177,9 +178,18 @@ def _label(
                 )
         ax.set_title(plain(f"owner of the linking {names[1]}"), loc="right", fontsize=8, pad=14)
     border = int(form.local_pointer[-1])
-    is_clear = 0.08 * n_columns < border < 0.92 * n_columns  # of the labels at both ends
+    is_clear = 0.08 * n_columns < border < 0.85 * n_columns  # of the labels at both ends
     ax.set_xticks([0, border, n_columns] if is_clear else [0, n_columns])
     ax.xaxis.set_major_formatter(lambda value, _: f"{int(value):,}")
     columns = plural(str(names[1]))
     linking = f"{form.n_linking:,} linking several"
     ax.set_xlabel(plain(f"{columns}: {border:,} local to one rank | {linking}"))
+
+
+def _apart(places: NDArray[np.float64], sizes: NDArray[np.int64], distance: float) -> list[int]:
+    """The parts that hold something, but for those so close that their names would overlap."""
+    named: list[int] = []
+    for part in np.flatnonzero(sizes).tolist():
+        if not named or places[part] - places[named[-1]] >= distance:
+            named.append(part)
+    return named

@@ -137,6 +137,8 @@ def predicted_against_measured(comparison: Any, *, ax: Axes | None = None) -> Ax
 def simulated(lines: Sequence[Any], *, ax: Axes | None = None) -> Axes:
     """Simulated seconds: a line an algorithm over the ranks, or bars for one number of ranks.
 
+    Lines stand on logarithmic axes, where 0 seconds have no point: a single rank sends nothing.
+
     Parameters
     ----------
     lines : sequence
@@ -164,14 +166,15 @@ def simulated(lines: Sequence[Any], *, ax: Axes | None = None) -> Axes:
         return _bars(names, [line.seconds for line in lines], axes_or_new(ax, (6.6, 3.6)))
     ax = axes_or_new(ax, (7.6, 4.2))
     for place, name in enumerate(names):
-        own = sorted((line.ranks, line.seconds) for line in lines if line.algorithm == name)
+        of_name = [line for line in lines if line.algorithm == name]
+        own = sorted((line.ranks, line.seconds or np.nan) for line in of_name)
         dash = "-" if place < len(RANK_COLOURS) else "--"
         ax.plot(
             *zip(*own, strict=True), _MARKERS[place % len(_MARKERS)] + dash, markersize=5,
             linewidth=1.3, color=RANK_COLOURS[place % len(RANK_COLOURS)], label=plain(name),
         )  # fmt: skip
-    seconds = [line.seconds for line in lines]
-    if min(seconds) > 0:
+    seconds = [line.seconds for line in lines if line.seconds > 0]
+    if seconds:
         logarithmic(ax, "y", min(seconds) / 1.3, max(seconds) * 1.3)
     _name_ranks(ax, sorted({line.ranks for line in lines}))
     ax.set_xlabel("ranks")
@@ -214,7 +217,10 @@ def _bars(names: Sequence[str], seconds: Sequence[float], ax: Axes) -> Axes:
             f" {value:.3g} s", (value, place), va="center", fontsize=8, annotation_clip=False
         )
     ax.invert_yaxis()
-    ax.set_xlim(0, 1.18 * max(*seconds, 1e-12))
+    longest = max(seconds)
+    ax.set_xlim(0, 1.18 * (longest or 1.0))
+    if not longest:
+        ax.set_xticks([0])  # no other number means anything
     ax.set_xlabel("seconds by the α–β model")
     quiet_frame(ax, "x")
     return ax

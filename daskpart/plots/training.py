@@ -190,7 +190,8 @@ def _over(
         ax.plot(where[known], values[known], "s--", color=_VALIDATION, label="validation",
                 linewidth=1.8, markersize=size)  # fmt: skip
     drawn = np.concatenate([line.get_ydata() for line in ax.lines])
-    if 0 < _WIDE * np.nanmin(drawn) < np.nanmax(drawn) < _HUGE:
+    drawn = drawn[~np.isnan(drawn)]
+    if len(drawn) and 0 < _WIDE * drawn.min() < drawn.max() < _HUGE:
         ax.set_yscale("log")
     if against == step:
         ax.set_xlabel(step)

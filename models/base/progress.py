@@ -17,6 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from daskpart._floor.tables import fixed
+
+_LEAST, _VAST = 1e-3, 1e9
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -54,10 +58,16 @@ def _values(row: dict[str, Any], measures: Sequence[Measure], units: bool) -> li
         value = row.get(measure.column)
         if value is not None and value == value:
             unit = f" {measure.unit}" if units and measure.unit else ""
-            words.append(f"{measure.words}{unit} {value:{measure.digits}}")
+            words.append(f"{measure.words}{unit} {_number(value, measure.digits)}")
     if row.get("seconds") is not None:
-        words.append(f"{row['seconds']:.1f} s")
+        words.append(f"{fixed(row['seconds'], 1)} s")
     return words
+
+
+def _number(value: float, digits: str) -> str:
+    """In that format, but for what it has no digits for, or hundreds: losses end and diverge so."""
+    is_plain = not value or _LEAST <= abs(value) < _VAST
+    return f"{value:{digits}}" if is_plain else f"{value:.4g}"
 
 
 class Display:

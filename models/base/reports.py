@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.tables import html_table, text_table
+from daskpart._floor.tables import fixed, html_table, text_table
 from daskpart._floor.words import counted
 
 from .registry import register
@@ -85,7 +85,8 @@ def spread_words(seconds: NDArray[Any]) -> str:
     """Mean and maximum over ranks."""
     if not seconds.size:
         return "0.00 s"
-    return f"{seconds.mean():.2f} s a rank on average, {seconds.max():.2f} s at most"
+    mean, most = fixed(seconds.mean(), 2), fixed(seconds.max(), 2)
+    return f"{mean} s a rank on average, {most} s at most"
 
 
 def share_words(part: NDArray[Any], rest: NDArray[Any]) -> str:
@@ -160,7 +161,7 @@ class PlanReport(Printable):
             )
             mean, most = bytes_words(total.mean()), bytes_words(total[fullest])
             words["memory a rank"] = f"{mean} on average, {most} at most (rank {fullest}: {parts})"
-        return {**words, "partitioning took": f"{self.seconds:.2f} s"}
+        return {**words, "partitioning took": f"{fixed(self.seconds, 2)} s"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -149,6 +149,9 @@ def test_plans_travel_and_print(tmp_path):
     assert "ranks=4" in repr(plan) and "rows=2" in repr(plan)
     assert "reduce plan" in plan._repr_html_() and "<table>" in plan._repr_html_()
     assert "messages sent" in repr(plan.statistics())
+    large = Plan("expand", 1_000_000, [make_round(1, [])])
+    assert "expand plan</b>, 1,000,000 items<table>" in large._repr_html_()
+    assert repr(large.statistics()).startswith("PlanStatistics: 1 rank, 1 round\n")
     assert plan.statistics().to_dict()["rows_received"] == {"total": 2, "mean": 0.5, "max": 2}
     for content in (b"no plan", (tmp_path / "plan").read_bytes()[:200]):
         (tmp_path / "other.npz").write_bytes(content)

@@ -140,9 +140,10 @@ def test_it_prints():
     plan = embedded(random_connectivity(20, 8, seed=0))
     found = simulate([plan, plan.reversed()] * 4, row_bytes=128, name="MovieLens")
     text = repr(found)
-    assert text.startswith("Simulation of MovieLens: 8 ranks, 24 round(s)")
+    assert text.startswith("Simulation of MovieLens: 8 ranks, 24 rounds")
     for line in ("messages sent", "bytes received", "expand 0", "reduce 2", "8 more"):
         assert line in text
+    assert "concurrent volume" in text and "row bytes 128, " in text  # no 128.0
     assert found._repr_html_().count("<table>") == 2
     assert "MovieLens" in found._repr_html_()
     assert "&lt;b&gt;" in simulate(plan, row_bytes=1, name="<b>")._repr_html_()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ def test_fit_writes_a_model_that_loads(sample_file, tmp_path, capsys, run_cli):
     told = capsys.readouterr().out
     assert "180 samples of 12 features" in told and "of all 131 weights" in told
     metrics = json.loads((out / "metrics.json").read_text())
+    assert re.search(r"all ranks send [\d.]+ kB an epoch", told)  # few of them, no 0.0194 MB
     assert metrics["epochs"] == 4 and np.sum(metrics["confusion"]) == metrics["n_test"] == 20
     model = daskpart.MLPClassifier.load(out / "model")
     assert [each.shape for each in model.coefs_] == [(12, 8), (8, 3)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 
 import fsspec
 import numpy as np
@@ -68,6 +70,36 @@ def test_the_engine_finds_the_new_numbers_of_parts_too(graph_file, tmp_path, mon
     for start in ((), ("--start", tmp_path / "p.npz")):
         assert run_cli("partition", graph_file, *start, *options, "--engine", "multilevel") == 0
     assert seen == ["multilevel"] * 2
+
+
+def test_the_page_loads_the_partition_from_a_folder_of_any_name(graph_file, tmp_path, run_cli):
+    out = tmp_path / """<b>&"it's\\n"""
+    assert run_cli("partition", graph_file, "--parts", 2, "--no-plots", "--out", out) == 0
+    page = (out / "report.html").read_text()
+    (source,) = re.findall(r"<pre><code>(import daskpart.*?)</code>", page, re.DOTALL)
+    names = {}
+    exec(html.unescape(source), names)  # as a reader who copies it
+    assert names["partition"] == daskpart.Partition.load(out / "partition.npz")
+
+
+@pytest.mark.parametrize("compare", [(), ("--compare",)])
+def test_one_part_is_no_parts(graph_file, tmp_path, capsys, run_cli, compare):
+    options = ("--parts", 1, "--no-plots", "--out", tmp_path, *compare)
+    assert run_cli("partition", graph_file, *options) == 0
+    out = capsys.readouterr().out
+    assert "cutting into 1 part" in out and "1 parts" not in out
+    assert "1 part of the rows, 160 values each:" in out or compare
+
+
+def test_a_page_says_what_items_are_where_they_are_called_otherwise(graph_file, tmp_path, run_cli):
+    ratings = tmp_path / "few.csv"
+    ratings.write_text("user,item,rating\na,x,1\nb,y,2\n")
+    pages = []
+    for path in (graph_file, ratings):
+        assert run_cli("partition", path, "--parts", 1, "--no-plots", "--out", tmp_path) == 0
+        pages.append((tmp_path / "report.html").read_text())
+    assert "<p>The items are the columns. λ of an item" in pages[0]
+    assert "<p>λ of an item" in pages[1]
 
 
 def test_metrics_are_those_of_refine():

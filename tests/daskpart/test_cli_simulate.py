@@ -56,6 +56,15 @@ def test_allreduce_up_to_4096_ranks(simulated, run_cli, capsys):
     assert next(line for line in out.splitlines()[2:-1] if "*" in line).split()[1] == "rabenseifner"
 
 
+def test_few_bytes_are_no_zero_in_the_table(run_cli, capsys):
+    cheap = ("--alpha", 1e-9, "--beta", 0, "--algorithm", "ring")
+    assert run_cli("simulate", "allreduce", "--ranks", 4, "--bytes", 8, *cheap) == 0
+    line = capsys.readouterr().out.splitlines()[2]  # of 6 rounds
+    found = simulate_allreduce(4, 8, "ring", alpha=1e-9, beta=0)
+    kilobytes, megabytes = found.bytes_sent.max() / 1e3, found.bytes_sent.sum() / 1e6
+    assert line.split()[-4:] == [f"{kilobytes:.2g}", f"{megabytes:.2g}", "6e-06", "6e-06"]
+
+
 @pytest.mark.parametrize("amount", ["80000", "80_000", "8e4", "80kB"])
 def test_amounts_as_people_write_them(amount, simulated):
     arguments = ("--ranks", "1_6", "--bytes", amount, "--algorithm", "star")
@@ -161,7 +170,7 @@ def test_a_plan_in_a_file(tmp_path, run_cli, capsys, simulated):
     plan.save(tmp_path / "plan.npz")
     picture = tmp_path / "traffic.png"
     assert run_cli("simulate", "plan", tmp_path / "plan.npz", "--plot", picture) == 0
-    assert capsys.readouterr().out.startswith("Simulation of plan.npz: 3 ranks, 1 round(s)")
+    assert capsys.readouterr().out.startswith("Simulation of plan.npz: 3 ranks, 1 round")
     assert picture.exists()
     summary = simulated("plan", tmp_path / "plan.npz", "--row-bytes", 8)
     assert summary["bytes_sent"]["total"] == 8 * plan.total_rows

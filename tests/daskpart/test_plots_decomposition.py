@@ -75,3 +75,14 @@ def test_short_modes_of_numbers_keep_their_order(ax):
     plots.loadings(factor([0.1, -0.9, 0.5], np.array([2001, 2002, 2003])), 0, ax=ax)
     assert [bar.get_height() for bar in ax.patches] == [0.1, -0.9, 0.5]
     assert ax.get_xlabel() == "word"
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2], [5], [100_001, 100_002, 100_003], [7.0, 9.0]])
+def test_whole_labels_have_whole_ticks(ax, labels):
+    plots.loadings(factor([1.0] * len(labels), labels), 0, ax=ax)
+    ax.figure.canvas.draw()
+    left, right = ax.get_xlim()
+    named = zip(ax.get_xticks(), ax.get_xticklabels(), strict=True)
+    ticks = {place: label.get_text() for place, label in named if left <= place <= right}
+    assert ticks and set(ticks) <= set(range(int(labels[0]), int(labels[-1]) + 1))
+    assert all(float(words) == place for place, words in ticks.items())

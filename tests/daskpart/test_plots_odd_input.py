@@ -76,6 +76,53 @@ def test_none_of_500_bars_is_lost():
         assert all(bar.get_snap() is False and bar.get_width() == 1.0 for bar in axes.patches)
 
 
+def bare_spy(assignment, n_parts, n_columns=1):
+    """The picture of a matrix whose rows have one nonzero each."""
+    n_rows = len(assignment)
+    matrix = sparse.coo_array(
+        (np.ones(n_rows), (np.arange(n_rows), np.arange(n_rows) % n_columns)), (n_rows, n_columns)
+    )
+    axes = figure_module.Figure(figsize=(6.4, 4.4), layout="constrained").subplots()
+    plots.spy(matrix, daskpart.Partition(assignment, n_parts), ax=axes)
+    axes.figure.canvas.draw()
+    return axes
+
+
+def overlap(labels):
+    boxes = [label.get_window_extent() for label in labels]
+    return any(box.overlaps(other) for i, box in enumerate(boxes) for other in boxes[:i])
+
+
+@pytest.mark.parametrize(
+    ("assignment", "named"),
+    [
+        (np.repeat([0, 15], 30), ["rank 0", "rank 15"]),  # no rows, no name
+        (np.r_[np.zeros(45, int), np.arange(1, 16)], ["rank 0", "rank 1", "rank 4"]),
+        (np.repeat(np.arange(16), 4), [f"rank {part}" for part in range(16)]),
+    ],
+)
+def test_names_of_ranks_beside_a_matrix_do_not_overlap(assignment, named):
+    labels = bare_spy(assignment, 16, 4).get_yticklabels()
+    assert [label.get_text() for label in labels][: len(named)] == named
+    assert not overlap(labels)
+
+
+def test_long_numbers_under_a_matrix_do_not_overlap():
+    """900,000 columns are local, 100,000 link."""
+    local, linking = np.arange(900_000), np.arange(900_000, 1_000_000)
+    columns = np.concatenate((local, linking, linking))
+    rows = np.repeat([0, 0, 1], [len(local), len(linking), len(linking)])
+    axes = figure_module.Figure(figsize=(6.4, 4.4), layout="constrained").subplots()
+    matrix = sparse.coo_array((np.ones(len(rows)), (rows, columns)))
+    plots.spy(matrix, daskpart.Partition([0, 1], 2), ax=axes)
+    axes.figure.canvas.draw()
+    assert not overlap(axes.get_xticklabels())
+
+
+def test_one_row_is_one_row():
+    assert bare_spy([0], 1).get_ylabel() == "1 row, by rank"
+
+
 def test_confusion_of_many_classes_has_no_names(ax):
     plots.confusion(np.eye(500, dtype=int), range(500), ax=ax)
     assert not ax.get_xticklabels() and not ax.get_yticklabels()
@@ -114,6 +161,43 @@ def test_few_rows_of_a_halo_are_counted_in_ones(n_rows, ax):
     assert np.array_equal(ticks, np.round(ticks))
 
 
+@pytest.mark.parametrize("counts", [[0, 1], [0, 0], [0, 2, 1], [0, 0, 2]])
+def test_few_items_and_weights_are_counted_in_ones(counts, ax):
+    for draw in (plots.connectivity_histogram, plots.part_weights):
+        axes = figure_module.Figure(figsize=(6, 3.4), layout="constrained").subplots()
+        draw(counts, ax=axes)
+        ticks = axes.get_yticks()
+        assert len(ticks) and np.array_equal(ticks, np.round(ticks))
+
+
+@pytest.mark.parametrize("counts", [[123_456] * 12, [1, *[99] * 11], [1, *[10**6] * 5], [9] * 40])
+def test_the_legend_of_a_histogram_covers_no_bar(counts, ax):
+    plots.connectivity_histogram([0, *counts], ax=ax)
+    ax.figure.canvas.draw()
+    below = ax.get_legend().get_window_extent().y0
+    drawn = [*ax.patches, *ax.texts]
+    assert all(each.get_window_extent().y1 < below for each in drawn)
+    assert ax.get_xlim()[0] > 0  # what nobody touches is not drawn
+
+
+def test_ticks_of_ranks_are_ranks_in_round_numbers(ax):
+    for n_parts, wanted in ((16, np.arange(0, 16, 2)), (512, np.arange(0, 512, 100))):
+        plots.part_weights([1] * n_parts, ax=ax)
+        left, right = ax.get_xlim()
+        assert [tick for tick in ax.get_xticks() if left <= tick <= right] == wanted.tolist()
+        ax.clear()
+
+
+def test_parts_of_one_weight_are_not_minus_nothing_above_their_mean(ax):
+    plots.part_weights([0.1] * 3, ax=ax)  # 0.30000000000000004 / 3 is more than 0.1
+    assert ax.get_legend().get_texts()[0].get_text() == "mean; the heaviest is 0.0% above"
+
+
+def test_a_map_of_no_traffic_counts_no_fifths_of_a_row(ax):
+    plots.traffic(np.zeros((3, 3)), ax=ax)
+    assert ax.images[0].colorbar.get_ticks().tolist() == [0]
+
+
 @pytest.mark.parametrize("rows", [[700], [3, 4, 5], [0, 0]])
 def test_the_legend_of_a_halo_covers_no_bar(rows, ax):
     plots.halo(rows, rows, ax=ax)
@@ -131,9 +215,24 @@ def test_a_curve_alone_has_no_legend(ax):
     assert other.get_xlabel() == "iteration"
 
 
+def test_names_of_metrics_do_not_overlap(ax):
+    names = ("connectivity", "max-connectivity", "concurrent-volume", "max-send-volume", "power")
+    values = {
+        method: {name: cost for name in names} | {"seconds": 1.0}
+        for method, cost in (("random", 2), ("metis", 1))
+    }
+    compared = SimpleNamespace(metrics=[*names, "seconds"], values=values, n_parts=2)
+    ax.figure.set_size_inches(8.5, 3.8)  # those of a picture of its own
+    plots.partition_comparison(compared, ax=ax)
+    ax.figure.canvas.draw()
+    assert not overlap(ax.get_xticklabels())
+    assert [label.get_text().replace("\n", "") for label in ax.get_xticklabels()] == [*names]
+
+
 @pytest.mark.parametrize(
     ("losses", "scale"),
     [
+        ([np.nan, np.nan], "linear"),
         ([2.0, 1.0], "linear"),
         ([2.0, 1e30, np.nan], "log"),
         ([0.0, 1e30], "linear"),
@@ -153,7 +252,15 @@ def test_small_traffic_uses_the_whole_scale(ax):
 
 @pytest.mark.parametrize(
     ("count", "words"),
-    [(999, "999"), (999.6, "1k"), (1234, "1.23k"), (999_600, "1M"), (999.6e6, "1G"), (3e9, "3G")],
+    [
+        (999, "999"),
+        (999.6, "1k"),
+        (1234, "1.23k"),
+        (999_600, "1M"),
+        (999.6e6, "1G"),
+        (3e9, "3G"),
+        (1.25e13, "12.5T"),
+    ],
 )
 def test_a_count_in_a_cell_takes_its_unit_as_it_is_rounded(count, words, ax):
     plots.traffic(np.array([[0, count], [1, 0]]), ax=ax)
@@ -167,7 +274,7 @@ def test_what_has_no_share_of_nothing_is_told_under_the_picture(ax):
     other = daskpart.Partition(np.tile([0, 1], 4), 2)
     compared = daskpart.compare_partitions(matrix, 2, {"best": best, "other": other})
     plots.partition_comparison(compared, ax=ax)
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["max-connectivity"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["max-\nconnectivity"]
     assert "connectivity: best 0, other 8" in ax.get_xlabel()
 
 
@@ -176,6 +283,7 @@ def test_what_has_no_share_of_nothing_is_told_under_the_picture(ax):
     [
         (lambda: plots.traffic([[0, np.nan], [1, 0]]), "1 NaN or infinite among 4 traffic counts"),
         (lambda: plots.part_weights([]), "one part or more"),
+        (lambda: plots.part_weights([1, -2]), "1 of 2 weights are below 0, the least is -2"),
         (lambda: plots.part_weights([1, np.nan]), "1 NaN or infinite among 2 weights"),
         (lambda: plots.embedding([[np.nan, 1], [1, 2]], [0, 1]), "1 NaN or infinite among 4 val"),
         (lambda: plots.embedding(np.ones((8, 2)), range(7)), "don't fit"),
@@ -259,3 +367,19 @@ def test_simulated_seconds_close_together_still_have_labels():
     assert sum(bool(label.get_text()) for label in ax.get_yticklabels()) >= 2
     assert [label.get_text() for label in ax.get_xticklabels()] == ["64", "100", "", "4096"]
     assert [text.get_text().strip() for text in ax.get_legend().get_texts()] == ["_own"]
+
+
+def test_a_rank_alone_does_not_flatten_the_seconds_of_many(ax):
+    """It sends nothing, in 0 seconds, which have no place on a logarithmic axis."""
+    lines = [
+        SimpleNamespace(ranks=ranks, algorithm="star", seconds=seconds)
+        for ranks, seconds in ((1, 0.0), (8, 1e-5), (4096, 1e-2))
+    ]
+    plots.simulated(lines, ax=ax)
+    assert ax.get_yscale() == "log" and ax.get_ylim()[0] > 1e-6
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), [np.nan, 1e-5, 1e-2])
+
+
+def test_an_axis_of_no_seconds_at_all_counts_no_billionths(ax):
+    plots.simulated([SimpleNamespace(ranks=1, algorithm="star", seconds=0.0)], ax=ax)
+    assert ax.get_xticks().tolist() == [0]

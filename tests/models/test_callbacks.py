@@ -300,6 +300,21 @@ def test_a_bar_on_a_terminal(monkeypatch, rich_installed):
     assert "fit" in file.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("loss", "seconds", "words"),
+    [
+        (0.83125, 2.04, "loss 0.8313  2.0 s"),
+        (0.0, 0.0, "loss 0.0000  0.0 s"),
+        (4.3e-7, 0.0031, "loss 4.3e-07  0.0031 s"),
+        (1e40, 1.0, "loss 1e+40  1.0 s"),
+    ],
+)
+def test_a_line_has_digits_that_mean_something_and_no_more(loss, seconds, words):
+    row = {"epoch": 3, "loss": loss, "seconds": seconds}
+    measures = [progress.Measure("loss", "loss")]
+    assert progress.describe(row, 12, measures) == f"epoch 3/12  {words}"
+
+
 @pytest.mark.parametrize("rich_installed", [True, False])
 @pytest.mark.parametrize("force", [True, False])
 def test_nothing_under_the_delay(monkeypatch, rich_installed, force):

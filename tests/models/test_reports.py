@@ -183,3 +183,10 @@ def test_derived_values_are_in_the_dict():
     assert plan().to_dict()["lambda_max"] == 7
     assert plan().to_dict()["bytes_per_epoch"] == 12_345 * 33 * 4
     assert communication().to_dict()["matches"] is True
+
+
+def test_a_short_time_is_no_zero():
+    found = communication(seconds_computing=[4e-4, 5e-4], seconds_blocked=[0.0, 4e-5]).rows()
+    assert found["computing"] == "0.00045 s a rank on average, 0.0005 s at most"
+    assert found["blocked"] == "2e-05 s a rank on average, 4e-05 s at most, 4% of the time"
+    assert plan(seconds=0.0002).rows()["partitioning took"] == "0.0002 s"
