@@ -237,8 +237,13 @@ class ExamplesFile:
             chunks = chunks_between(
                 self.path, self.blocks[0].start, None, separators=_separators(self.wanted)
             )
-            found = unchanged(self.path, chunks, self.blocks)
-            yield from (_rows_of(chunk, self.wanted) for chunk in found)
+            rows = None
+            for chunk in unchanged(self.path, chunks, self.blocks):
+                if rows is not None:  # who asks for the next chunk has this one looked at
+                    yield rows
+                rows = _rows_of(chunk, self.wanted)
+            if rows is not None:
+                yield rows
         else:
             yield from (self.rows_of(range(number, number + 1)) for number in blocks)
 
