@@ -332,7 +332,7 @@ def test_what_the_command_offers_is_what_the_function_takes():
 @pytest.mark.parametrize(
     ("model", "head", "told"),
     [
-        ("fine-grain", "nonzero", "of the nonzeros, 500 to 500 nonzeros each"),
+        ("fine-grain", "nonzero", "of the nonzeros, 500 nonzeros each"),
         ("bipartite", "user", "of the users, 18 to 19 users each"),
     ],
 )
