@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.checksum import checksum
 from daskpart.errors import ReadError
 
 from .libsvm import Rows
@@ -36,7 +37,7 @@ def unchanged(path: str, chunks: Iterable[Chunk], blocks: Sequence[Block]) -> It
     blocks : sequence of Block
     """
     left = list(reversed(blocks))
-    checksum, place = 0, blocks[0].start
+    found, place = 0, blocks[0].start
     for chunk in chunks:
         yield chunk  # first: what cannot be read is told with its line
         text, start = memoryview(chunk.text), chunk.start
@@ -46,12 +47,12 @@ def unchanged(path: str, chunks: Iterable[Chunk], blocks: Sequence[Block]) -> It
             if not left:  # the last line has become longer
                 raise changed(path, blocks[-1])
             before, place = place, min(left[-1].stop, start + len(text))
-            checksum = zlib.crc32(text[before - start : place - start], checksum)
+            found = zlib.crc32(text[before - start : place - start], found)
             if place == left[-1].stop:
                 block = left.pop()
-                if checksum != block.checksum:
+                if found != block.checksum:
                     raise changed(path, block)
-                checksum = 0
+                found = 0
     if left:
         raise changed(path, left[-1])
 
@@ -69,7 +70,4 @@ def rows_checksum(rows: Rows, texts: NDArray[Any] | None = None) -> int:
     labels = rows.labels if texts is None else texts[rows.labels.astype(np.int64)]
     if labels.dtype.kind == "U":  # as wide as the longest of them: other texts widen the array
         labels = np.frombuffer("\0".join(labels.tolist()).encode(), np.uint8)
-    checksum = 0
-    for each in (rows.lengths, rows.indices, rows.values, labels):
-        checksum = zlib.crc32(np.ascontiguousarray(each).tobytes(), checksum)
-    return checksum
+    return checksum(rows.lengths, rows.indices, rows.values, labels)
