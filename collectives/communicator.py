@@ -31,6 +31,7 @@ import numpy as np
 from dask.base import is_dask_collection
 from numpy.typing import NDArray
 
+from daskpart._floor.blas import one_blas_thread
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
@@ -157,7 +158,8 @@ class Communicator(ABC):
             are lost.
         """
         self._require_open()
-        return text(self, *values, **static)
+        with one_blas_thread:
+            return text(self, *values, **static)
 
     # -- values ---
 

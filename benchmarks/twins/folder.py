@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from daskpart._floor.blas import one_blas_thread
+
 Arrays = dict[str, np.ndarray]
 
 
@@ -24,7 +26,8 @@ def twin(world: Any, folder: str, n_steps: int) -> list[list[float]]:
 
 def _twin_of(world: Any, path: Path, n_steps: int) -> list[float]:
     train, piece = read(path / f"piece-{world.rank}")
-    seconds, arrays = train(world, piece, n_steps)
+    with one_blas_thread:  # as ranks have
+        seconds, arrays = train(world, piece, n_steps)
     write(path / f"twin-{world.rank}", arrays)
     return seconds
 

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.blas import one_blas_thread
 from daskpart.collectives.communicator import PerRank
 from daskpart.collectives.transports.local import LocalCommunicator
 from daskpart.errors import InputError
@@ -220,7 +221,7 @@ class LocalServer:
             return result, traffic
 
         ranks: list[Future] = []
-        with ThreadPoolExecutor(self._n_ranks, "server rank") as pool:
+        with one_blas_thread, ThreadPoolExecutor(self._n_ranks, "server rank") as pool:
             try:
                 for rank in range(self._n_ranks):
                     ranks.append(pool.submit(run_rank, rank))

@@ -18,6 +18,7 @@ from typing import Any
 
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
+from daskpart._floor.blas import one_blas_thread
 from daskpart._floor.rank_tasks import RankPlacement
 from daskpart.collectives.communicator import duplicate
 from daskpart.collectives.counters import value_bytes
@@ -55,7 +56,7 @@ def run_pack(mark: Mark, pack: Callable, index: int, half: Any, slot: int, value
     """Make one message."""
     own = _opened(half, slot)
     begin = now()
-    with _naming(own.rank):
+    with _on_rank(own.rank):
         (sent,) = own.messages(value, pack, index)
     run, step = mark
     note = Note(begin, now(), rows=sent.rows, nbytes=sent.nbytes)
@@ -105,16 +106,17 @@ def run_fold(mark: Mark, function: Callable, static: dict, values: list) -> Any:
 @contextmanager
 def _measured(mark: Mark, rank: int, function: Callable) -> Any:
     begin = now()
-    with _naming(rank):
+    with _on_rank(rank):
         yield
     run, step = mark
     record(run, (step, rank), Note(begin, now(), name_of(function)))
 
 
 @contextmanager
-def _naming(rank: int) -> Any:
+def _on_rank(rank: int) -> Any:
     try:
-        yield
+        with one_blas_thread:
+            yield
     except Exception as error:
         error.add_note(f"on rank {rank}")
         raise

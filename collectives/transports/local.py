@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
+from daskpart._floor.blas import one_blas_thread
 from daskpart._floor.checks import whole_number
 from daskpart._floor.cores import n_cores
 from daskpart._floor.memory import give_back_freed_memory, keep_freed_memory
@@ -171,7 +172,8 @@ class LocalCommunicator(Communicator):
     ) -> list[Any]:
         """A step on all ranks, timed; `bytes_of` a rank's result is what it sent."""
         expected = self._expected.get((kind, name), _SHORT)
-        results = self._pool.run(step, alone=expected < _SHORT)
+        with one_blas_thread:  # of a step outside of a run, too
+            results = self._pool.run(step, alone=expected < _SHORT)
         # halved at most: where long and short ones take turns, threads are for the long ones
         self._expected[kind, name] = max(self._pool.busy_seconds, expected / 2)
         ends = self._clock + self._pool.seconds

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
+from daskpart._floor.blas import one_blas_thread
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
 from daskpart.collectives.cost_model import CostModel
 from daskpart.collectives.counters import Counters, value_bytes
@@ -189,7 +190,8 @@ class RankCommunicator(Communicator):
         try:
             self._take_in(request, own)
             text, values, static = handles.loads(request.call, lambda ref: self._given(ref, given))
-            result = text(self, *values, **static)
+            with one_blas_thread:
+                result = text(self, *values, **static)
             pickled = self._pickled(result)
             if request.everyone or self.rank == 0:
                 answer.result = pickled

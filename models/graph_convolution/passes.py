@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.blas import one_blas_thread
 from daskpart.collectives import Communicator, PerRank
 from daskpart.collectives.messages import PreparedPlan
 from daskpart.models.networks.activations import ACTIVATIONS
@@ -224,7 +223,6 @@ def _dropout(network: Network, epoch: int | None, place: int) -> Dropout:
     return Dropout(rate, network.seed, epoch or 0, place)
 
 
-@one_blas_thread
 def first_boundary(
     data: RankData, model: RankModel, *, network: Network, epoch: int | None
 ) -> Boundary:
@@ -238,7 +236,6 @@ def first_boundary(
     return Boundary(None, None, inputs, message)
 
 
-@one_blas_thread
 def next_boundary(
     data: RankData,
     model: RankModel,
@@ -261,7 +258,6 @@ def next_boundary(
     return Boundary(value, saved, inputs, network.layers[place + 1].enter(inputs, weights))
 
 
-@one_blas_thread
 def last_gradient(
     data: RankData, model: RankModel, last: Boundary, *, network: Network
 ) -> Gradient:
@@ -287,7 +283,6 @@ def _of_loss(
     return gradient, sums
 
 
-@one_blas_thread
 def previous_gradient(
     data: RankData,
     model: RankModel,

@@ -118,7 +118,6 @@ class Network:
         slopes *= weight[:, None].astype(slopes.dtype)
         return slopes
 
-    @one_blas_thread
     def back(
         self, vector: NDArray[Any], value: NDArray[Any], slopes: NDArray[Any], place: int
     ) -> NDArray[Any]:
@@ -129,7 +128,6 @@ class Network:
         return before
 
 
-@one_blas_thread
 def layer_gradient(value: Any, slopes: NDArray[Any]) -> Stream:
     """Gradient of a layer's vector from its input and the slopes behind it: dense, or entries."""
     if scipy.sparse.issparse(value):

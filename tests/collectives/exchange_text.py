@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_info
 
 from daskpart.collectives import (
     MAX,
@@ -182,3 +183,8 @@ def assert_same_bits(one: dict[str, Any], other: dict[str, Any]) -> None:
         for left, right in zip(one[name], other[name], strict=True):
             assert left.dtype == right.dtype
             assert left.tobytes() == right.tobytes(), name
+
+
+def blas_threads(value):
+    """Threads that a product on this rank would take."""
+    return max(each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exchange_text import first_rows, items_of_ranks, random_connectivity
+from exchange_text import blas_threads, first_rows, items_of_ranks, random_connectivity
 from spmd_steps import assert_ranks_that_disagree_are_told, fail_without_words
 
 from daskpart.collectives import (
@@ -79,6 +79,12 @@ def test_a_text_of_many_iterations(make_communicator, n_ranks):
     with LocalCommunicator(n_ranks, sequential=True) as local:
         expected = run_model(local, n_ranks)
     assert run_model(make_communicator(n_ranks), n_ranks) == expected
+
+
+def test_steps_have_one_blas_thread(make_communicator):
+    communicator = make_communicator(3)
+    held = communicator.map(blas_threads, communicator.values([0, 1, 2]))
+    assert communicator.gather(held) == [1, 1, 1]
 
 
 def sparse_sums(comm, vectors, *, n):

@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.blas import one_blas_thread
 from daskpart._floor.checks import finite_number, whole_number
 from daskpart.collectives.messages import Inbox
 from daskpart.errors import InputError
@@ -222,7 +221,6 @@ def own_scores(before: Any, model: Any, *, layer: GAT, network: Any, place: int)
     return Attention(none, _scores(rows, left), _scores(rows, right), none, none)
 
 
-@one_blas_thread
 def attend(
     own: Attention, inbox: Inbox, data: Any, before: Any, model: Any, *, layer: GAT, network: Any,
     epoch: int | None, place: int,
