@@ -43,6 +43,7 @@ def _cut() -> None:
         found = daskpart.partition(matrix, 4, objective)
         daskpart.refine(matrix, found, objective)
         daskpart.Connectivity.from_partition(Hypergraph.column_net(matrix), found).to_dict()
+    daskpart.partition(matrix, 4, method="parsa")
 
 
 def _train() -> None:
@@ -50,7 +51,8 @@ def _train() -> None:
     daskpart.MatrixFactorization(4).fit(matrix).score(matrix)
     daskpart.ImplicitFactorization(4, max_iter=2).fit(matrix)
     tensor = sparse.random((30, 20, 10), density=0.1, random_state=0)
-    daskpart.CPDecomposition(4).fit(tensor)
+    for partitioner in ("medium-grain", "hypercube"):
+        daskpart.CPDecomposition(4, partitioner=partitioner).fit(tensor)
     for array in (sparse.COO.from_scipy_sparse(matrix), sparse.GCXS.from_scipy_sparse(matrix)):
         _ = array[1:3], array[1:3, 2:9]  # as the chunks of a Dask array are cut
     X, y = matrix.tocsr(), np.arange(matrix.shape[0]) % 2
@@ -60,7 +62,7 @@ def _train() -> None:
         daskpart.MLPClassifier((4,), n_ranks=n_ranks, max_iter=2).fit(X, y)
     _add_up()
     graph = scipy.sparse.csr_array(X[:, :100].T @ X[:, :100])
-    daskpart.GCNClassifier(max_iter=2).fit(graph, y[:100])
+    daskpart.GCNClassifier(max_iter=2, partitioner="connectivity").fit(graph, y[:100])
 
 
 def _add_up() -> None:

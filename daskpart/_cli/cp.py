@@ -42,11 +42,12 @@ class _CP(Model):
                      help="Names of the indices of a mode, one a line; may be repeated."),
     )  # fmt: skip
     words: ClassVar[dict[str, str]] = {
-        "partitioner": 'How nonzeros are cut: "random", "fine-grain", "medium-grain", "hypercube", '
-        '"hypercube-fine-grain"; or arguments of daskpart.partition, such as '
-        "model=fine-grain,epsilon=0.1; or a file that 'daskpart partition' wrote, with one part a "
-        'rank. "auto": "hypercube" for embedded methods where K is a power of two, else '
-        '"medium-grain".',
+        "partitioner": 'How nonzeros are cut. "auto" weighs the seconds that a cut saves over the '
+        'fit against those of cutting: in one process it takes "block", else also "hypercube" for '
+        'embedded methods where K is a power of two, or "medium-grain". "block", "random", '
+        '"fine-grain", "medium-grain", "hypercube", "hypercube-fine-grain"; or arguments of '
+        "daskpart.partition, such as model=fine-grain,epsilon=0.1; or a file that 'daskpart "
+        "partition' wrote, with one part a rank.",
         "nonnegative": "Keep every factor at 0 or above (HALS).",
         "ridge": "Added to the diagonal of each system of normal equations.",
         "init": "Factors to begin from: uniform in [0, 1), or leading singular vectors of each "

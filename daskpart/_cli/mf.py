@@ -27,10 +27,11 @@ from .rankings import (
 )
 
 PARTITIONER_WORDS = (
-    '"power" (λ² by recursive bipartitioning), "connectivity", "cut-net", "metis", "random", '
-    '"block"; "auto", which weighs the seconds that a cut saves over the fit against those of '
-    "cutting; or arguments of daskpart.partition, such as objective=power,rho=3,epsilon=0.1; or a "
-    "file that 'daskpart partition' wrote, with one part a rank."
+    '"auto" weighs the seconds that a cut saves over the fit against those of cutting: in one '
+    'process it takes "block". "power" (λ² by recursive bipartitioning), "connectivity", '
+    '"cut-net", "metis", "random", "block"; or arguments of daskpart.partition, such as '
+    "objective=power,rho=3,epsilon=0.1; or a file that 'daskpart partition' wrote, with one part a "
+    "rank."
 )
 _FAR_ABOVE = 1.3
 

@@ -4,7 +4,8 @@
 
     saved = steps · (bytes without − bytes with) / ranks · seconds a byte of the transport
 
-A pilot that finds nothing to save says that the data have no structure to cut at all; a multilevel
+In one process a message is an array handed over, so nothing is cut there. A pilot that finds
+nothing to save says that the data have no structure to cut at all; a multilevel
 cut is expected to save `BETTER` of what the pilot leaves. The prices are of one common machine, in
 round figures: they decide between seconds and minutes, not between seconds.
 """
@@ -13,9 +14,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from daskpart.partitions import Partition
+
+from .plan import ROW_PARTITIONERS, partitioner_name
 
 Cut = TypeVar("Cut")
+WEIGHED = "cut"  # in the settings of a fit: what "auto" came to
+# of the rows of a matrix: arguments of `daskpart.partition`
+ROW_CUTS: dict[str, dict[str, Any]] = {
+    "block": {"method": "block"},
+    "pilot": {"method": "parsa"},
+    "multilevel": ROW_PARTITIONERS["power"],
+}
 
 # of one byte that a rank sends, by transport; on `local` a message is an array handed over
 SECONDS_A_BYTE = {"local": 0.0, "mpi": 1e-9, "dask": 5e-9, "graph": 2e-8}
@@ -24,55 +37,106 @@ NOTHING = 0.03  # a pilot that saves less than this share found no structure
 BETTER = 0.25  # share that a multilevel cut saves of what the pilot leaves
 
 
+@dataclass(frozen=True)
+class Cuts(Generic[Cut]):
+    """The cuts that there are of some data, and what is asked of them.
+
+    Parameters
+    ----------
+    make : callable
+        ``make("block" | "pilot" | "multilevel")`` cuts.
+    nbytes : callable
+        Bytes that all ranks send in a step with a cut.
+    n_pins : callable
+        Nonzeros of what is cut.
+    """
+
+    make: Callable[[str], Cut]
+    nbytes: Callable[[Cut], float]
+    n_pins: Callable[[], int]
+
+
+class Weighed(NamedTuple, Generic[Cut]):
+    """A cut, its name, and what was weighed, in a sentence."""
+
+    cut: Cut
+    name: str
+    reason: str
+
+
+def weighed_partition(
+    cuts: Cuts[Partition], n_ranks: int, steps: int, transport: str, kept: Any
+) -> Partition:
+    """`weighed_cut` of a partition, which notes in its `info` what was weighed.
+
+    `kept` is the state that a fit goes on from, or None.
+    """
+    found = weighed_cut(cuts, n_ranks, steps, transport, kept_cut(kept))
+    info = {**found.cut.info, "weighed": found.name, "reason": found.reason}
+    return replace(found.cut, info=info)
+
+
+def kept_cut(kept: Any) -> str | None:
+    """What "auto" came to in the fit of a state; None where there is none, or it was not asked."""
+    return None if kept is None else kept.settings.get(WEIGHED)
+
+
+def told_of_cut(partition: Partition, partitioner: Any) -> dict[str, Any]:
+    """Fields of a plan: in a word how the data were cut, and what "auto" came to."""
+    if isinstance(partitioner, str) and partitioner == "auto":
+        reason = partition.info["reason"]
+        return {"partitioner": f"auto, {reason}", "weighed": partition.info["weighed"]}
+    return {"partitioner": partitioner_name(partitioner)}
+
+
 def weighed_cut(
-    cut: Callable[[str], tuple[Cut, float]],
-    n_pins: int,
-    n_ranks: int,
-    steps: int,
-    transport: str,
-) -> tuple[Cut, str]:
+    cuts: Cuts[Cut], n_ranks: int, steps: int, transport: str, kept: str | None = None
+) -> Weighed[Cut]:
     """The cut that makes a fit shortest, as far as can be told beforehand.
 
     Parameters
     ----------
-    cut : callable
-        ``cut("block" | "pilot" | "multilevel")`` gives a partition and the bytes that all ranks
-        send in a step with it.
-    n_pins : int
-        Nonzeros of what is cut.
+    cuts : Cuts
     n_ranks, steps : int
     transport : str
         Never "auto".
-
-    Returns
-    -------
-    partition
-        What `cut` gave.
-    reason : str
-        What was weighed, in a sentence.
+    kept : str, optional
+        What it came to when the fit that goes on here began.
     """
+    if kept is not None:
+        return Weighed(cuts.make(kept), kept, f"{kept}: as when the fit began")
+    block = cuts.make("block")
     a_byte = steps * SECONDS_A_BYTE[transport] / n_ranks
-    block, plain = cut("block")
+    if n_ranks == 1:
+        return Weighed(block, "block", "block: one rank has all")
+    if not a_byte:
+        return Weighed(block, "block", f"block: over {transport} a cut saves no time")
+    plain, n_pins = cuts.nbytes(block), cuts.n_pins()
     possible, pilot_price = plain * a_byte, PILOT_SECONDS * n_pins
     if possible <= pilot_price:
-        return block, (
+        return Weighed(block, "block", (
             f"block: over {transport} all messages of {steps} steps take some {possible:.2g} s, "
             f"a look for a cut {pilot_price:.2g} s"
-        )
-    pilot, found = cut("pilot")
+        ))  # fmt: skip
+    pilot = cuts.make("pilot")
+    found = cuts.nbytes(pilot)
     if found >= (1 - NOTHING) * plain:
-        return block, f"block: a pilot found no structure to cut ({1 - found / plain:.1%} saved)"
+        return Weighed(block, "block", (
+            f"block: a pilot found no structure to cut ({1 - found / plain:.1%} saved)"
+        ))  # fmt: skip
     price = CUT_SECONDS * n_pins * max(math.log2(n_ranks), 1.0)
     saved = BETTER * found * a_byte
     if saved <= price:
-        return pilot, (
+        return Weighed(pilot, "pilot", (
             f"pilot: it saves {1 - found / plain:.0%} of the bytes; a multilevel cut would save "
             f"some {saved:.2g} s more, and take {price:.2g} s"
-        )
-    best, sent = cut("multilevel")
+        ))  # fmt: skip
+    best = cuts.make("multilevel")
+    sent = cuts.nbytes(best)
     if sent >= found:
-        return pilot, f"pilot: it saves {1 - found / plain:.0%}, a multilevel cut no more"
-    return best, (
+        reason = f"pilot: it saves {1 - found / plain:.0%}, a multilevel cut no more"
+        return Weighed(pilot, "pilot", reason)
+    return Weighed(best, "multilevel", (
         f"multilevel: it saves {1 - sent / plain:.0%} of the bytes, the pilot "
         f"{1 - found / plain:.0%} (expected: {saved:.2g} s from {price:.2g} s of cutting)"
-    )
+    ))  # fmt: skip

@@ -39,6 +39,7 @@ from .callbacks import (
     epoch_contexts,
 )
 from .checkpoints import CheckpointWriter
+from .cutting import WEIGHED
 from .early_stopping import Watch
 from .plan import FitPlan, SavedPlan, described
 from .problem import Problem
@@ -311,7 +312,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         if saved.cut_again is not None:
             planner.partitioner = saved.cut_again
         plan = planner._planned(problem, saved.random_state, transport, client, None)
-        same = ("settings", "partitioner", "seconds")
+        same = ("settings", "partitioner", "weighed", "seconds")
         return replace(plan, **{name: getattr(saved, name) for name in same})
 
     @property
@@ -571,6 +572,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             **self._settings_of(self._decide_bits),
             "n_ranks": plan.n_ranks,
             "random_state": plan.random_state,
+            **({} if plan.weighed is None else {WEIGHED: plan.weighed}),
             **self._chosen(plan),
             **problem.identity(),
             VALIDATION: problem.fingerprint_of_validation(),

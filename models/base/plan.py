@@ -32,6 +32,7 @@ _MOST_SHOWN = 32  # of a list
 
 # what a name stands for where the rows of a matrix are cut: arguments of `daskpart.partition`
 ROW_PARTITIONERS: dict[str, dict[str, Any]] = {
+    "auto": {},  # one of those below, see `cutting`
     "power": {"objective": "power", "rho": 2},
     "connectivity": {"objective": "connectivity"},
     "cut-net": {"objective": "cut-net"},
@@ -65,6 +66,8 @@ class FitPlan:
     partition : Partition or None
     partitioner : str
         In a word how the data were cut.
+    weighed : str or None
+        What ``partitioner="auto"`` came to: "block", "pilot" or "multilevel".
     seconds : float
         Time the partitioner took.
     """
@@ -75,6 +78,7 @@ class FitPlan:
     fingerprint: str = field(default="", repr=False)
     partition: Partition | None = field(default=None, repr=False)
     partitioner: str = "none"
+    weighed: str | None = None
     seconds: float = 0.0
 
     def plans(self) -> dict[str, Sequence[Any]]:
@@ -123,6 +127,7 @@ class FitPlan:
             "settings",
             "fingerprint",
             "partitioner",
+            "weighed",
             "seconds",
         ):
             header[name] = getattr(self, name)

@@ -1,5 +1,6 @@
 """Which rank works on which nonzero of a tensor.
 
+    block                  runs of nonzeros in row-major order, as many a rank (±1)
     random                 every nonzero drawn, as many a rank (±1)
     fine-grain             hypergraph cut: single nonzeros are dealt out
     medium-grain           hypergraph cut: groups of nonzeros of one slice
@@ -36,7 +37,8 @@ PARTITIONERS: dict[str, dict[str, Any]] = {
     "hypercube": {"model": "medium-grain", "method": "hypercube"},
     "hypercube-fine-grain": {"model": "fine-grain", "method": "hypercube"},
 }
-NAMES = ("auto", "random", *PARTITIONERS)
+_PILOT = {"model": "medium-grain", "method": "parsa"}  # of "auto", see `base.cutting`
+NAMES = ("auto", "block", "random", *PARTITIONERS)
 OWNERS = ("packed", "random")
 
 
@@ -45,13 +47,16 @@ def is_power_of_two(n_ranks: int) -> bool:
     return n_ranks & (n_ranks - 1) == 0
 
 
+def cut_of_method(method: str, n_ranks: int) -> str:
+    """The cut that a method pays for."""
+    return "hypercube" if method != "p2p" and is_power_of_two(n_ranks) else "medium-grain"
+
+
 def partitioner_for(partitioner: Any, method: str, n_ranks: int) -> Any:
-    """What "auto" stands for: the cut that the method pays for; so too for a dict that says
-    neither model nor method."""
-    best = "hypercube" if method != "p2p" and is_power_of_two(n_ranks) else "medium-grain"
+    """A partitioner, whole: a dict may say neither model nor method."""
     if isinstance(partitioner, Mapping) and not {"model", "method"} & set(partitioner):
-        return {**PARTITIONERS[best], **partitioner}
-    return best if isinstance(partitioner, str) and partitioner == "auto" else partitioner
+        return {**PARTITIONERS[cut_of_method(method, n_ranks)], **partitioner}
+    return partitioner
 
 
 def nonzero_parts(
@@ -93,10 +98,13 @@ def nonzero_parts(
         return given_assignment(partitioner, tensor.nnz, n_ranks, "nonzeros, in row-major order")
     if n_ranks == 1:
         return np.zeros(tensor.nnz, np.int32)
+    if partitioner == "block":
+        return (np.arange(tensor.nnz) * n_ranks // max(tensor.nnz, 1)).astype(np.int32)
     if partitioner == "random":
         parts = np.arange(tensor.nnz, dtype=np.int32) % np.int32(n_ranks)
         return np.random.default_rng(random_state).permutation(parts)
-    arguments = PARTITIONERS[partitioner] if isinstance(partitioner, str) else partitioner
+    known = {**PARTITIONERS, "pilot": _PILOT}
+    arguments = known[partitioner] if isinstance(partitioner, str) else partitioner
     options = {"random_state": random_state, **arguments}
     grain = options.pop("model", "medium-grain")
     if grain not in _GRAINS:

@@ -25,6 +25,7 @@ from daskpart._floor.checks import finite_number
 from daskpart.containers.tensor import Missing
 from daskpart.errors import BalanceWarning, DaskpartWarning, InputError
 from daskpart.models.base.callbacks import EpochContexts, Tolerance, with_callbacks
+from daskpart.models.base.cutting import kept_cut
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
@@ -74,11 +75,14 @@ class CPDecomposition(CPModel, DistributedEstimator):
         K. None: as many as a given `Partition` has parts, else the largest power of two that the
         threads of the cluster's workers suffice for, or the cores of this process.
     partitioner : str, dict, Partition or int array of shape (nnz,), default="auto"
-        "random", "fine-grain", "medium-grain", "hypercube", "hypercube-fine-grain"; or the
+        "block" (runs in row-major order), "random", "fine-grain", "medium-grain", "hypercube",
+        "hypercube-fine-grain"; "auto", which weighs the seconds that a cut saves over the fit
+        against those of cutting, so depends on the transport and on `max_iter`, and says in the
+        plan what it weighed: it cuts by "hypercube" for embedded methods where K is a power of two,
+        else by "medium-grain", or takes blocks, as in one process; or the
         arguments of `daskpart.partition`, such as ``{"model": "fine-grain", "epsilon": 0.1}``; or a
         `daskpart.Partition` of the nonzeros or of a grain; or the rank of each nonzero in row-major
-        order. "auto": "hypercube" for embedded methods where K is a power of two, else
-        "medium-grain".
+        order.
     owners : {"packed", "random"}, default="packed"
         Owners of shared rows: packed so that no rank moves many more rows than the others, or
         drawn.
@@ -398,6 +402,9 @@ class CPDecomposition(CPModel, DistributedEstimator):
             alpha_beta=None if pair is None else (pair[0], pair[1]),
             memory=self.memory,
             missing=self.missing,
+            steps=int(self.max_iter) * int(self.n_init),
+            transport=transport,
+            kept_cut=kept_cut(kept),
         )
         plan = choose(problem.plan(settings), transport)
         if plan.imbalance_told:

@@ -10,9 +10,9 @@ smaller predicted time is taken when the transport is known (α seconds a messag
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -30,12 +30,14 @@ from daskpart.collectives import (
 from daskpart.connectivity import Connectivity
 from daskpart.containers.numbering import Numbering, number_owned
 from daskpart.containers.tensor import LabelledTensor
+from daskpart.data_models import medium_grain
 from daskpart.errors import BalanceWarning, InputError
+from daskpart.models.base.cutting import Cuts, weighed_cut
 from daskpart.models.base.held_out import messages_beside
 from daskpart.models.base.plan import ALPHA_BETA, FitPlan, partitioner_name
 from daskpart.models.base.reports import Expected
 
-from .cut import mode_connectivities, nonzero_parts, owned, partitioner_for
+from .cut import cut_of_method, mode_connectivities, nonzero_parts, owned, partitioner_for
 from .held_out import HeldOutPlan
 from .kernels.normal_equations import equations_bytes
 from .layout.by_row import bytes_by_row
@@ -49,7 +51,11 @@ _SUM_BYTES = 8  # norms and Grams travel as float64
 
 @dataclass(frozen=True)
 class PlanSettings:
-    """What decides a plan; see `CPDecomposition` for the meaning of each."""
+    """What decides a plan; see `CPDecomposition` for the meaning of each.
+
+    For ``partitioner="auto"`` also how many iterations are run, over what transport, and what it
+    came to when the fit began.
+    """
 
     n_ranks: int
     method: str
@@ -61,6 +67,9 @@ class PlanSettings:
     alpha_beta: tuple[float, float] | None = None
     memory: str = "fast"
     missing: str = "zero"
+    steps: int = 1
+    transport: str = "local"
+    kept_cut: str | None = None
 
     @property
     def row_bytes(self) -> int:
@@ -271,6 +280,18 @@ class CPPlan(FitPlan):
         )
 
 
+@dataclass(frozen=True, eq=False)
+class NonzeroCut:
+    """Nonzeros dealt out, and what a plan tells of it; fields as of `CPPlan`."""
+
+    parts: NDArray[np.int32]
+    connectivities: list[Connectivity]
+    partitioner: str
+    seconds: float
+    imbalance_told: str
+    weighed: str | None = None
+
+
 def plan_fit(tensor: LabelledTensor, settings: PlanSettings) -> list[CPPlan]:
     """Deal out the nonzeros and lay out every message of an iteration.
 
@@ -286,17 +307,31 @@ def plan_fit(tensor: LabelledTensor, settings: PlanSettings) -> list[CPPlan]:
         One; under ``method="auto"`` one for "p2p" and one for "emb", to `choose` from.
     """
     methods = ("p2p", "emb") if settings.method == "auto" else (settings.method,)
-    cuts: dict[str, tuple[NDArray[np.int32], list[Connectivity], float, str]] = {}
+
+    @cache
+    def cut(name: Any) -> NonzeroCut:
+        return _cut(tensor, settings, name)
+
     plans = []
     for method in methods:
-        chosen = partitioner_for(settings.partitioner, method, settings.n_ranks)
-        name = partitioner_name(chosen)
-        if name not in cuts:
-            cuts[name] = _cut(tensor, settings, chosen)
-        parts, connectivities, seconds, told = cuts[name]
-        plan = plan_method(connectivities, replace(settings, method=method), name, parts)
-        dims = tuple(tensor.dims)
-        plans.append(replace(plan, seconds=seconds, dims=dims, imbalance_told=told))
+        asked = partitioner_for(settings.partitioner, method, settings.n_ranks)
+        if not isinstance(asked, str):
+            found = _cut(tensor, settings, asked)
+        elif asked == "auto":
+            found = _weighed(tensor, settings, method, cut)
+        else:
+            found = cut(asked)
+        own = replace(settings, method=method)
+        plan = plan_method(found.connectivities, own, found.partitioner, found.parts)
+        plans.append(
+            replace(
+                plan,
+                weighed=found.weighed,
+                seconds=found.seconds,
+                dims=tuple(tensor.dims),
+                imbalance_told=found.imbalance_told,
+            )
+        )
     return plans
 
 
@@ -339,13 +374,32 @@ def choose(plans: Sequence[CPPlan], transport: str) -> CPPlan:
     return min(known, key=lambda plan: plan.predicted_seconds(*plan.alpha_beta))
 
 
-def _cut(
-    tensor: LabelledTensor, settings: PlanSettings, partitioner: Any
-) -> tuple[NDArray[np.int32], list[Connectivity], float, str]:
-    """The rank of each nonzero, who touches what, seconds, and the warning of imbalance.
+def _weighed(
+    tensor: LabelledTensor,
+    settings: PlanSettings,
+    method: str,
+    cut: Callable[[Any], NonzeroCut],
+) -> NonzeroCut:
+    """The cut that makes a fit by one method shortest."""
+    best = cut_of_method(method, settings.n_ranks)
+    made = {"block": "block", "pilot": "pilot", "multilevel": best}
+    row_bytes = settings.reduce_bytes + settings.row_bytes
 
-    That is for the caller to give, of the plan that it takes.
-    """
+    def nbytes(found: NonzeroCut) -> float:
+        return float(row_bytes * sum(c.connectivity_minus_one() for c in found.connectivities))
+
+    def n_pins() -> int:
+        return int(medium_grain(tensor, row_length=settings.n_components).hypergraph.n_pins)
+
+    cuts = Cuts(lambda name: cut(made[name]), nbytes, n_pins)
+    found, name, reason = weighed_cut(
+        cuts, settings.n_ranks, settings.steps, settings.transport, settings.kept_cut
+    )
+    return replace(found, partitioner=f"auto, {reason}", weighed=name)
+
+
+def _cut(tensor: LabelledTensor, settings: PlanSettings, partitioner: Any) -> NonzeroCut:
+    """Deal out the nonzeros, and find out who touches what."""
     begin = working_clock()
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always", BalanceWarning)
@@ -364,4 +418,4 @@ def _cut(
         else:
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     found = mode_connectivities(tensor.coordinates, parts, tensor.shape, settings.n_ranks)
-    return parts, found, seconds, told
+    return NonzeroCut(parts, found, partitioner_name(partitioner), seconds, told)

@@ -141,7 +141,7 @@ class GraphNetwork(DistributedEstimator):
         symmetrize: bool = False,
         first_product: str = "auto",
         communication: str = "auto",
-        partitioner: Any = "connectivity",
+        partitioner: Any = "auto",
         n_ranks: int | None = None,
         transport: str = "auto",
         dtype: str = "float32",
@@ -234,7 +234,7 @@ class GraphNetwork(DistributedEstimator):
         """What is minimised."""
 
     def _check(self) -> None:
-        check_partitioner(self.partitioner, [*PARTITIONERS], self.n_ranks)
+        check_partitioner(self.partitioner, ["auto", *PARTITIONERS], self.n_ranks)
         widths = self._hidden
         if any(not isinstance(each, int | np.integer) or each < 1 for each in widths):
             raise InputError(f"hidden={self.hidden!r}: give widths from 1, such as (16,)")
@@ -393,6 +393,8 @@ class GraphNetwork(DistributedEstimator):
             communication=self.communication if batches is None else "expand",
             transport=transport,
             sampler=None if batches is None else seeded(batches, problem),
+            steps=int(self.max_iter),
+            kept=kept,
         )
         return plan if batches is None else plan_batches(plan, problem, batches)
 

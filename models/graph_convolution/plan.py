@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from daskpart import data_models
 from daskpart._floor.kernels import working_clock
 from daskpart.collectives import Plan
+from daskpart.models.base.cutting import Cuts, told_of_cut, weighed_partition
 from daskpart.models.base.plan import (
     ALPHA_BETA,
     FitPlan,
     given_partition,
-    partitioner_name,
     refuse_empty,
 )
 from daskpart.models.base.reports import Expected, PlanReport, bytes_words
@@ -44,6 +44,10 @@ PARTITIONERS: dict[str, tuple[str, dict[str, Any]]] = {
     "block": ("column-net-self-loops", {"method": "block"}),
     "stochastic": ("stochastic", {"objective": "connectivity"}),
 }
+# what "auto" chooses from
+CUTS: dict[str, Any] = {
+    "block": "block", "pilot": {"method": "parsa"}, "multilevel": "connectivity",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -193,6 +197,8 @@ def plan_fit(
     communication: str = "expand",
     transport: str = "local",
     sampler: Any = None,
+    steps: int = 1,
+    kept: Any = None,
 ) -> GCNPlan:
     """Deal out the vertices and lay out every message of an epoch.
 
@@ -208,6 +214,8 @@ def plan_fit(
         Never "auto".
     sampler : Sampler or None
         Of the mini-batches that a stochastic model is made of.
+    steps, kept : int, State or None
+        How often an epoch is run, and what it goes on from: for ``partitioner="auto"``.
 
     Raises
     ------
@@ -216,11 +224,13 @@ def plan_fit(
     """
     pattern = problem.pattern
     begin = working_clock()
-    partition = vertex_partition(pattern, n_ranks, partitioner, random_state, sampler)
+    if isinstance(partitioner, str) and partitioner == "auto":
+        partition = _weighed(problem, network, n_ranks, random_state, steps, transport, kept)
+    else:
+        partition = vertex_partition(pattern, n_ranks, partitioner, random_state, sampler)
     seconds = working_clock() - begin
     refuse_empty(partition, "vertices")
-    patterns = [pattern] if problem.has_symmetric_pattern else [pattern, pattern.T.tocsr()]
-    forward, backward = _both([product_plan(each, partition, "expand") for each in patterns])
+    forward, backward = _products(problem, partition, "expand")
     itemsize = np.dtype(network.dtype).itemsize
     widths = _passes(network)
     forecasts = forecast(
@@ -232,16 +242,14 @@ def plan_fit(
     if communication == "auto":
         communication = min(COMMUNICATIONS, key=forecasts.__getitem__)
     if communication != "expand":
-        forward, backward = _both(
-            [product_plan(each, partition, communication) for each in patterns]
-        )
+        forward, backward = _products(problem, partition, communication)
     if network.returns_halo:
         backward = forward.reversed()
     return GCNPlan(
         n_ranks=n_ranks,
         random_state=random_state,
         partition=partition,
-        partitioner=partitioner_name(partitioner),
+        **told_of_cut(partition, partitioner),
         seconds=seconds,
         network=network,
         forward=forward,
@@ -258,8 +266,35 @@ def plan_fit(
     )
 
 
-def _both(plans: list[Plan]) -> tuple[Plan, Plan]:
+def _products(problem: Any, partition: Partition, communication: str) -> tuple[Plan, Plan]:
+    """Messages of a product with Â, and with Âᵀ."""
+    pattern = problem.pattern
+    patterns = [pattern] if problem.has_symmetric_pattern else [pattern, pattern.T.tocsr()]
+    plans = [product_plan(each, partition, communication) for each in patterns]
     return plans[0], plans[-1]
+
+
+def _weighed(
+    problem: Any,
+    network: Network,
+    n_ranks: int,
+    random_state: int,
+    steps: int,
+    transport: str,
+    kept: Any,
+) -> Partition:
+    """The partition that makes a fit shortest."""
+    pattern, itemsize = problem.pattern, np.dtype(network.dtype).itemsize
+
+    def make(name: str) -> Partition:
+        return vertex_partition(pattern, n_ranks, CUTS[name], random_state)
+
+    def nbytes(partition: Partition) -> float:
+        both = zip(_products(problem, partition, "expand"), _passes(network), strict=True)
+        return float(itemsize * sum(plan.total_rows * sum(widths) for plan, widths in both))
+
+    cuts = Cuts(make, nbytes, lambda: pattern.nnz)
+    return weighed_partition(cuts, n_ranks, steps, transport, kept)
 
 
 def _passes(network: Network) -> tuple[list[int], list[int]]:

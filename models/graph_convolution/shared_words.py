@@ -59,7 +59,9 @@ first_product : {"auto", "kept", "each"}, default="auto"
 communication : {"auto", "expand", "broadcast"}, default="auto"
     Which rows travel: those that a rank reads, or all to all ranks (the baseline of CAGNET, the
     same bits). "auto": what should be quicker; the plan's report has both forecasts.
-partitioner : str, dict, Partition or int array of shape (n,), default="connectivity"
+partitioner : str, dict, Partition or int array of shape (n,), default="auto"
+    "auto": blocks of vertices, or a cut, by the seconds that it saves over the fit and those of
+    cutting, so it depends on the transport and on `max_iter`; the plan says what was weighed.
     "connectivity": hypergraph of columns with self loops, exact in what travels; "stochastic": that
     of sampled mini-batches; "metis" (the graph), "random", "block"; or the arguments of
     `daskpart.partition`; or a `daskpart.Partition` with one part a rank; or the part of each

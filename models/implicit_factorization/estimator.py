@@ -81,9 +81,9 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
     n_ranks : int or None, default=None
         K, number of parts. None: as many as a given `Partition` has, else as the workers have
         threads, or as this process has cores.
-    partitioner : str, dict, Partition or int array of shape (M,), default="power"
+    partitioner : str, dict, Partition or int array of shape (M,), default="auto"
         How users are cut: "power", "connectivity", "cut-net", "metis", "random", "block", or as for
-        `MatrixFactorization`.
+        `MatrixFactorization`; so too "auto".
     init_scale : float, default=0.1
         First components of items are uniform in ± this / √F.
     max_iter : int, default=15
@@ -202,7 +202,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         block_size: int = 64,
         nonnegative: bool = False,
         n_ranks: int | None = None,
-        partitioner: Any = "power",
+        partitioner: Any = "auto",
         init_scale: float = 0.1,
         max_iter: int = 15,
         tol: float = 0.0,
@@ -336,6 +336,9 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
             partitioner=self.partitioner,
             n_components=int(self.n_components),
             random_state=random_state,
+            steps=int(self.max_iter),
+            transport=transport,
+            kept=kept,
         )
 
     def _first_state(self, problem: Ratings, plan: ImplicitPlan) -> ImplicitState:

@@ -11,9 +11,9 @@ Each event lies on two ranks, or twice on one: by user and by item.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,11 @@ from daskpart.collectives import Plan, expand_plan
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.containers.numbering import Numbering, number_owned
+from daskpart.models.base.cutting import ROW_CUTS, Cuts, told_of_cut, weighed_partition
 from daskpart.models.base.plan import (
     ROW_PARTITIONERS,
     FitPlan,
     given_partition,
-    partitioner_name,
     refuse_empty,
 )
 from daskpart.models.base.reports import Expected, PlanReport, bytes_words
@@ -165,6 +165,9 @@ def plan_fit(
     partitioner: Any,
     n_components: int,
     random_state: int,
+    steps: int,
+    transport: str,
+    kept: Any = None,
 ) -> ImplicitPlan:
     """Cut the users, choose owners of items, lay out both expands.
 
@@ -174,10 +177,30 @@ def plan_fit(
         When a rank would get no users.
     """
     begin = working_clock()
-    parts = _partitioned(matrix, n_ranks, partitioner, random_state)
+    weigh = partial(
+        _weighed, n_components=n_components, steps=steps, transport=transport, kept=kept
+    )
+    parts = _partitioned(matrix, n_ranks, partitioner, random_state, weigh)
     seconds = working_clock() - begin
     refuse_empty(parts, plural(matrix.row_name))
-    assignment = parts.assignment.astype(np.int32)
+    connectivities = _connectivities(matrix, parts, n_components)
+    return ImplicitPlan(
+        n_ranks=n_ranks,
+        random_state=random_state,
+        partition=parts,
+        **told_of_cut(parts, partitioner),
+        seconds=seconds,
+        n_components=n_components,
+        connectivities=connectivities,
+        expands={side: expand_plan(each) for side, each in connectivities.items()},
+    )
+
+
+def _connectivities(
+    matrix: LabelledMatrix, parts: Partition, n_components: int
+) -> dict[str, Connectivity]:
+    """Which rank needs which row of either side, and who solves for it."""
+    n_ranks, assignment = parts.n_parts, parts.assignment.astype(np.int32)
     # an owner solves for its items: F² steps for each event, and about F events' worth for the row
     work = np.bincount(matrix.columns, minlength=matrix.shape[1]) + n_components
     items = Connectivity.from_pairs(
@@ -187,32 +210,51 @@ def plan_fit(
     users = Connectivity.from_pairs(
         matrix.rows, items.owners[matrix.columns], matrix.shape[0], n_ranks
     ).with_owners(np.where(np.diff(matrix.row_pointer()) > 0, assignment, -1))
-    connectivities = {"user": users, "item": items}
-    return ImplicitPlan(
-        n_ranks=n_ranks,
-        random_state=random_state,
-        partition=parts,
-        partitioner=partitioner_name(partitioner),
-        seconds=seconds,
-        n_components=n_components,
-        connectivities=connectivities,
-        expands={side: expand_plan(each) for side, each in connectivities.items()},
-    )
+    return {"user": users, "item": items}
 
 
 def _partitioned(
-    matrix: LabelledMatrix, n_ranks: int, partitioner: Any, random_state: int
+    matrix: LabelledMatrix, n_ranks: int, partitioner: Any, random_state: int, weigh: Callable
 ) -> Partition:
-    from daskpart.partitioners import partition as make_partition  # ranks cut nothing
-
     given = given_partition(
         partitioner, matrix.shape[0], n_ranks, lambda: np.diff(matrix.row_pointer()),
         "the matrix", "rows",
     )  # fmt: skip
     if given is not None:
         return given
+    if isinstance(partitioner, str) and partitioner == "auto":
+        return weigh(matrix, n_ranks, random_state)
     chosen = ROW_PARTITIONERS[partitioner] if isinstance(partitioner, str) else partitioner
-    return make_partition(matrix, n_ranks, **{"random_state": random_state, **chosen})
+    return _cut(matrix, n_ranks, **{"random_state": random_state, **chosen})
+
+
+def _cut(matrix: LabelledMatrix, n_ranks: int, **arguments: Any) -> Partition:
+    from daskpart.partitioners import partition  # ranks cut nothing
+
+    return partition(matrix, n_ranks, **arguments)
+
+
+def _weighed(
+    matrix: LabelledMatrix,
+    n_ranks: int,
+    random_state: int,
+    *,
+    n_components: int,
+    steps: int,
+    transport: str,
+    kept: Any,
+) -> Partition:
+    """The partition that makes a fit shortest."""
+
+    def make(name: str) -> Partition:
+        return _cut(matrix, n_ranks, random_state=random_state, **ROW_CUTS[name])
+
+    def nbytes(parts: Partition) -> float:
+        both = _connectivities(matrix, parts, n_components).values()
+        return 4.0 * n_components * sum(each.connectivity_minus_one() for each in both)
+
+    cuts = Cuts(make, nbytes, lambda: len(matrix.values))
+    return weighed_partition(cuts, n_ranks, steps, transport, kept)
 
 
 def events_of_ranks(

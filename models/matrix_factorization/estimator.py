@@ -25,7 +25,7 @@ from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
-from daskpart.models.base.plan import FitPlan, check_partitioner
+from daskpart.models.base.plan import ROW_PARTITIONERS, FitPlan, check_partitioner
 from daskpart.models.base.problem import check_components
 from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State
@@ -40,7 +40,7 @@ from daskpart.partitions import Partition
 from .growing import continues, grown, joined, new_rows_distance
 from .held_out import with_held_out
 from .pasgd import RowLayout
-from .plan import PARTITIONERS, MFPlan, plan_fit, rank_seen, rank_weights
+from .plan import MFPlan, plan_fit, rank_seen, rank_weights
 from .problem import Ratings
 from .recommending import Recommender, ndcg_of_events, seen_pattern
 from .state import MFState
@@ -66,10 +66,11 @@ class MatrixFactorization(Recommender, DistributedEstimator):
     eta : int or None, default=None
         η, synchronisations an epoch; None: as many as ranks, which is free of staleness (1 under
         "gasgd").
-    partitioner : str, dict, Partition or int array of shape (M,), default="power"
+    partitioner : str, dict, Partition or int array of shape (M,), default="auto"
         "power" (λ² by recursive bipartitioning), "connectivity", "cut-net", "metis", "random",
         "block"; "auto", which weighs the seconds that a cut saves over the fit against those of
-        cutting, so depends on the transport and on `max_iter`; or the arguments of
+        cutting, so depends on the transport and on `max_iter`, and says in the plan what it
+        weighed: in one process rows are cut in blocks; or the arguments of
         `daskpart.partition`, such as ``{"objective": "power", "rho": 3, "epsilon": 0.1}``; or a
         `daskpart.Partition` with one part a rank; or the part of each row.
     axis : {"rows", "columns", "auto"}, default="rows"
@@ -229,7 +230,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
         *,
         n_ranks: int | None = None,
         eta: int | None = None,
-        partitioner: Any = "power",
+        partitioner: Any = "auto",
         axis: str = "rows",
         schedule: str = "pasgd",
         loss: str = "squared",
@@ -345,7 +346,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
         return super().score(X, y, unknown=unknown)
 
     def _check(self) -> None:
-        check_partitioner(self.partitioner, [*PARTITIONERS], self.n_ranks)
+        check_partitioner(self.partitioner, [*ROW_PARTITIONERS], self.n_ranks)
         if isinstance(self.partitioner, Partition) and self.axis == "auto":
             raise InputError('axis="auto" cannot choose for a given partition; say rows or columns')
         if self.schedule == "gasgd" and self.axis != "rows":
@@ -410,6 +411,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
             random_state=random_state,
             steps=int(self.max_iter),
             transport=transport,
+            kept=kept,
             rating_bytes=12 + 4 * (problem.weights is not None) + 4 * (self.loss == "bpr"),
         )
 

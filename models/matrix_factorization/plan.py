@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -27,13 +27,12 @@ from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
-from daskpart.models.base.cutting import weighed_cut
+from daskpart.models.base.cutting import ROW_CUTS, Cuts, told_of_cut, weighed_partition
 from daskpart.models.base.held_out import messages_beside
 from daskpart.models.base.plan import (
     ROW_PARTITIONERS,
     FitPlan,
     given_partition,
-    partitioner_name,
     refuse_empty,
 )
 from daskpart.models.base.reports import Expected
@@ -49,8 +48,6 @@ from .plan_report import WORD_BYTES, MFPlanReport
 from .rank_data import RankSchedule, held_items, own_and_state, rank_schedules
 from .schedule import SubEpochSchedule, make_schedule
 from .strata import strata_schedule
-
-PARTITIONERS: dict[str, dict[str, Any]] = {**ROW_PARTITIONERS, "auto": {}}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -230,6 +227,7 @@ def plan_fit(
     steps: int = 1,
     transport: str = "local",
     rating_bytes: int = 12,
+    kept: Any = None,
 ) -> MFPlan:
     """Partition the ratings and lay out every message of an epoch.
 
@@ -241,8 +239,9 @@ def plan_fit(
     n_ranks, schedule, eta, partitioner, axis, averaging, random_state
         As for `MatrixFactorization`, checked.
     layout : RowLayout
-    steps, transport : int, str
-        How often an epoch is run, and over what: for ``partitioner="auto"``, see `cutting`.
+    steps, transport, kept : int, str, State or None
+        How often an epoch is run, over what, and what it goes on from: for ``partitioner="auto"``,
+        see `cutting`.
     rating_bytes : int
         Of `MFPlan`.
 
@@ -253,8 +252,8 @@ def plan_fit(
     """
     axes = ("rows", "columns") if axis == "auto" else (axis,)
     weigh = partial(
-        weighed_partition, eta=eta, row_bytes=WORD_BYTES * layout.words, steps=steps,
-        transport=transport,
+        _weighed, eta=eta, row_bytes=WORD_BYTES * layout.words, steps=steps, transport=transport,
+        kept=kept,
     )  # fmt: skip
     if schedule == "gasgd":
         laid_out = [_nonzeros_laid_out(matrix, n_ranks, eta, partitioner, random_state, weigh)]
@@ -282,7 +281,7 @@ def plan_fit(
         n_ranks=n_ranks,
         random_state=random_state,
         partition=parts,
-        partitioner=parts.info.get("weighed", partitioner_name(partitioner)),
+        **told_of_cut(parts, partitioner),
         kind=schedule,
         eta=laid_out[best]["schedule"].n_sub_epochs,
         axis=axes[best],
@@ -374,7 +373,7 @@ def _partitioned(
         return _of_rows(given, axis)
     if isinstance(partitioner, str) and partitioner == "auto":
         return weigh(data, n_ranks, random_state)
-    arguments = PARTITIONERS[partitioner] if isinstance(partitioner, str) else partitioner
+    arguments = ROW_PARTITIONERS[partitioner] if isinstance(partitioner, str) else partitioner
     return _cut(data, n_ranks, **{"random_state": random_state, **arguments})
 
 
@@ -398,7 +397,7 @@ def _of_rows(partition: Partition, axis: str) -> Partition:
     return replace(partition, info=info if shape is None else {**info, "shape": shape[::-1]})
 
 
-def weighed_partition(
+def _weighed(
     data: Any,
     n_ranks: int,
     random_state: int,
@@ -407,20 +406,21 @@ def weighed_partition(
     row_bytes: int,
     steps: int,
     transport: str,
+    kept: Any,
 ) -> Partition:
-    """The partition that makes a fit shortest; ``info["weighed"]`` says why."""
-    options = {
-        "block": {"method": "block"},
-        "pilot": {"method": "parsa"},
-        "multilevel": PARTITIONERS["power"],
-    }
+    """The partition that makes a fit shortest."""
 
-    pattern = data if isinstance(data, Hypergraph) else Hypergraph.column_net(data)
+    @cache
+    def pattern() -> Hypergraph:
+        return data if isinstance(data, Hypergraph) else Hypergraph.column_net(data)
 
-    def cut(name: str) -> tuple[Partition, float]:
-        parts = _cut(pattern, n_ranks, random_state=random_state, **options[name])
-        volume = Connectivity.from_partition(pattern, parts).pasgd_volume(eta)
-        return parts, float(volume * row_bytes)
+    def make(name: str) -> Partition:
+        what = data if name == "block" else pattern()
+        return _cut(what, n_ranks, random_state=random_state, **ROW_CUTS[name])
 
-    parts, reason = weighed_cut(cut, pattern.n_pins, n_ranks, steps, transport)
-    return replace(parts, info={**parts.info, "weighed": f"auto, {reason}"})
+    def nbytes(parts: Partition) -> float:
+        volume = Connectivity.from_partition(pattern(), parts).pasgd_volume(eta)
+        return float(volume * row_bytes)
+
+    cuts = Cuts(make, nbytes, lambda: pattern().n_pins)
+    return weighed_partition(cuts, n_ranks, steps, transport, kept)

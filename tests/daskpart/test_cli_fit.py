@@ -112,7 +112,7 @@ def test_fit_on_a_partition_of_the_columns_from_a_file(tmp_path, rating_file, ca
     assert "cuts columns" in capsys.readouterr().err
     assert run_cli(*given, *small, "--ranks", 4) == 2
     assert "has 3 parts" in capsys.readouterr().err
-    for absent, words in (("absent.npz", "no such file"), ("absent", "choose one of 'power', ")):
+    for absent, words in (("absent.npz", "no such file"), ("absent", "choose one of 'auto', ")):
         assert run_cli("fit", "mf", rating_file, "--partitioner", absent) == 2
         assert words in capsys.readouterr().err
 

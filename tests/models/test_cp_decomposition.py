@@ -446,7 +446,7 @@ def test_one_imbalance_is_told_of_one_plan():
     places = np.array([random.zipf(1.2, 400) % extent for extent in (6, 5, 4)])
     skewed = sparse.COO(places, np.ones(400), shape=(6, 5, 4))
     with pytest.warns(daskpart.errors.BalanceWarning) as told:
-        chosen = model(n_ranks=4, partitioner="auto", method="auto").plan(skewed)
+        chosen = model(n_ranks=4, partitioner={"epsilon": 0.03}, method="auto").plan(skewed)
     assert len(told) == 1
     assert f"imbalance {chosen.report().imbalance:.4g} " in str(told[0].message)
 

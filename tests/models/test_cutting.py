@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
+import sparse
+from sklearn.base import clone
 
 import daskpart
-from daskpart.models.base.cutting import weighed_cut
+from daskpart.models.base import cutting
+from daskpart.models.base.cutting import Cuts, weighed_cut
 
 
 def cutter(**sent):
@@ -16,9 +19,9 @@ def cutter(**sent):
 
     def cut(name):
         made.append(name)
-        return name, float(sent[name])
+        return name
 
-    return cut, made
+    return Cuts(cut, lambda name: float(sent[name]), lambda: 10**6), made
 
 
 @pytest.mark.parametrize(
@@ -33,16 +36,20 @@ def cutter(**sent):
     ],
 )
 def test_no_more_is_cut_than_pays(transport, steps, sent, expected, made):
-    cut, names = cutter(**sent)
-    chosen, reason = weighed_cut(cut, 10**6, 4, steps, transport)
-    assert (chosen, len(names)) == (expected, made)
-    assert reason.startswith(f"{expected}: ")
+    cuts, names = cutter(**sent)
+    found = weighed_cut(cuts, 4, steps, transport)
+    assert (found.cut, found.name, len(names)) == (expected, expected, made)
+    assert found.reason.startswith(f"{expected}: ")
+    again, names = cutter()
+    kept = weighed_cut(again, 4, 1, "local", found.name)  # a fit that goes on is cut as it was
+    assert (kept.cut, kept.name, names) == (expected, expected, [expected])
 
 
 def blocks_out_of_order(n_blocks=4, size=60):
     """Ratings in blocks, whose rows were shuffled: a cut finds them, the order of rows does not."""
     random = np.random.default_rng(0)
     dense = scipy.sparse.block_diag([random.random((size, size)) < 0.3] * n_blocks).tocsr()
+    dense.eliminate_zeros()
     return scipy.sparse.coo_array(dense[random.permutation(n_blocks * size)].astype(float))
 
 
@@ -54,3 +61,74 @@ def test_a_plan_says_what_was_weighed():
     assert over_dask.partitioner.startswith(("auto, pilot", "auto, multilevel"))
     assert over_dask.report().volume < 0.5 * local.report().volume
     assert "auto, block" in repr(local.report())
+
+
+def clusters_of_a_graph(n_clusters=4, size=40):
+    """A graph of clusters whose vertices were shuffled."""
+    random = np.random.default_rng(1)
+    dense = scipy.sparse.block_diag([random.random((size, size)) < 0.2] * n_clusters).tocsr()
+    order = random.permutation(n_clusters * size)
+    shuffled = dense[order][:, order]
+    return (shuffled + shuffled.T).astype(float)
+
+
+def blocks_of_a_tensor():
+    """Nonzeros in blocks, whose slices were shuffled."""
+    ratings = blocks_out_of_order()
+    third = np.random.default_rng(2).integers(0, 5, ratings.nnz)
+    return sparse.COO([*ratings.coords, third], ratings.data, (*ratings.shape, 5))
+
+
+def models():
+    """Each kind of model that is cut, with what its plan is made of."""
+    graph = clusters_of_a_graph()
+    labels = np.arange(graph.shape[0]) % 2
+    ratings, clicks, tensor = (
+        blocks_out_of_order(), blocks_out_of_order(), blocks_of_a_tensor()
+    )  # fmt: skip
+    many = {"n_ranks": 4, "max_iter": 10**5}
+    return {
+        "factorization": (daskpart.MatrixFactorization(8, **many), (ratings,), {}),
+        "implicit": (daskpart.ImplicitFactorization(8, **many), (clicks,), {}),
+        "p2p": (daskpart.CPDecomposition(4, method="p2p", **many), (tensor,), {}),
+        "emb": (daskpart.CPDecomposition(4, method="emb", **many), (tensor,), {}),
+        "graph": (daskpart.GCNClassifier(**many), (None, labels), {"graph": graph}),
+    }
+
+
+@pytest.mark.parametrize("name", models())
+def test_the_default_cuts_where_messages_cost(name):
+    model, data, named = models()[name]
+    local = model.plan(*data, transport="local", **named)
+    assert local.partitioner == "auto, block: over local a cut saves no time"
+    assert local.weighed == "block" and local.seconds < 1.0
+    for transport in ("dask", "mpi"):
+        cut = model.plan(*data, transport=transport, **named)
+        assert cut.weighed in ("pilot", "multilevel")
+        assert cut.expected().rows.sum() < 0.8 * local.expected().rows.sum()
+    assert cut.weighed in repr(cut.report())
+
+
+@pytest.mark.parametrize("name", models())
+def test_a_saved_plan_keeps_what_was_weighed(name, tmp_path):
+    model, data, named = models()[name]
+    plan = model.plan(*data, transport="mpi", **named)
+    plan.save(tmp_path / "plan.npz")
+    again = model.load_plan(tmp_path / "plan.npz", *data, transport="local", **named)
+    assert (again.weighed, again.partitioner) == (plan.weighed, plan.partitioner)
+    assert again.expected().rows.tolist() == plan.expected().rows.tolist()
+
+
+@pytest.mark.parametrize("name", models())
+def test_a_fit_that_goes_on_is_cut_as_it_began(name, tmp_path, monkeypatch):
+    """Also where more steps, or dearer messages, would have it cut otherwise."""
+    model, data, named = models()[name]
+    whole = clone(model).set_params(max_iter=4).fit(*data, **named)
+    options = {"checkpoint_path": tmp_path / "fit"}
+    clone(model).set_params(max_iter=2, **options).fit(*data, **named)
+    monkeypatch.setitem(cutting.SECONDS_A_BYTE, "local", 1.0)
+    assert model.plan(*data, **named).weighed != "block"
+    resumed = clone(model).set_params(max_iter=4, resume=True, **options).fit(*data, **named)
+    assert "block: as when the fit began" in repr(resumed.plan_report_)
+    assert resumed.n_iter_ == 4
+    np.testing.assert_equal(resumed.state_.answers, whole.state_.answers)

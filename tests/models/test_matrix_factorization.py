@@ -352,7 +352,7 @@ def test_eta_beyond_k_is_clipped_with_a_warning(ratings):
         ({"initial_learning_rate": -1.0}, "'initial_learning_rate'.* Got -1.0"),
         ({"initial_learning_rate": float("nan")}, "'initial_learning_rate'.* Got nan"),
         ({"regularization": -0.1}, "'regularization'.* Got -0.1"),
-        ({"partitioner": "best"}, "partitioner='best' is unknown; choose one of 'power'"),
+        ({"partitioner": "best"}, "partitioner='best' is unknown; choose one of 'auto', 'power'"),
         ({"partitioner": np.ones(80)}, "neither a name nor a dict"),
         ({"partitioner": np.arange(80)}, "names ranks 0 to 79; there are 0 to 2"),
         ({"partitioner": np.arange(7) % 3}, "shape .7,.; there are 80 rows"),
