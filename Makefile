@@ -30,7 +30,8 @@ help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
 
 demo: $(FOR_DEMO)  ## factorize a real matrix on 4 ranks and write a report; no data needed
-	$(BIN)/daskpart fit mf python-source --ranks 4 --eta 4 --components 16 --regularization 0.1 --out $(OUT)
+	$(BIN)/daskpart fit mf python-source --ranks 4 --eta 4 --components 16 --regularization 0.1 \
+		--partitioner power --out $(OUT)
 	@echo
 	@echo "Open $(OUT)/report.html in a browser: the partition, the traffic, the convergence."
 

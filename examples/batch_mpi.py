@@ -44,6 +44,7 @@ def main() -> None:
         n_components=chosen.components,
         n_ranks=N_WORKERS,
         eta=chosen.eta,
+        partitioner="power",  # said, so that it is the cut of a run in one process, too
         max_iter=chosen.epochs,
         validation_fraction=0.1,
         random_state=0,

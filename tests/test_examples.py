@@ -69,8 +69,9 @@ def test_batch_job_gives_the_bits_of_a_run_in_one_process(batch_job: tuple[str, 
     _, folder = batch_job
     far = daskpart.MatrixFactorization.load(folder / "model")
     near = daskpart.MatrixFactorization(
-        n_components=8, n_ranks=4, eta=4, max_iter=3, validation_fraction=0.1, random_state=0
-    )
+        n_components=8, n_ranks=4, eta=4, partitioner="power", max_iter=3,
+        validation_fraction=0.1, random_state=0,
+    )  # fmt: skip
     near.fit(daskpart.datasets.load_python_source()["counts"])
     for name in ("user_factors_", "item_factors_"):
         np.testing.assert_array_equal(getattr(far, name).values, getattr(near, name).values)

@@ -33,7 +33,7 @@ from .clusters import has_mpiexec
 from .output import Origin, markdown_table, out_option, verdict, write_numbers, write_section
 
 DEMO = ("fit", "mf", "python-source", "--ranks", "4", "--eta", "4", "--components", "16",
-        "--regularization", "0.1")  # fmt: skip
+        "--regularization", "0.1", "--partitioner", "power")  # fmt: skip
 JOB_RANKS = 4
 BLOCKS = ("demo", "cluster", "cuts", "search", "job")
 COLUMNS = ("what", "seconds", "of them compiling", "asked")

@@ -85,7 +85,8 @@ def median_ms(model: Any, column: str = "seconds") -> float:
 def line(name: str, layer: str, hidden: int, n_epochs: int, n_threads: int = 1) -> list:
     """One line of the table beside peers of so many threads; ours has a rank for each."""
     kept = ("kept", "each") if layer == "gcn" else ("each",)
-    alone = {"layer": layer, "n_ranks": n_threads, "transport": "local"}
+    alone = {"layer": layer, "n_ranks": n_threads, "transport": "local",
+             "partitioner": "connectivity"}  # fmt: skip
     ours = [median_ms(fitted(name, hidden, n_epochs, first_product=how, **alone)) for how in kept]
     theirs = [_peer_ms(peer, name, layer, hidden, n_epochs, n_threads) for peer in PEERS]
     with warnings.catch_warnings():
@@ -246,7 +247,7 @@ def main(
         f"hidden columns, one has the outputs; it keeps no product.{told}\n\n"
         "![An epoch beside peers, and on ranks](gcn_epoch.png)\n\n"
         f"{markdown_table(COLUMNS, rows)}\n\n"
-        "2 ranks of one process beside peers with 2 threads:\n\n"
+        "2 ranks of one process, cut by connectivity, beside peers with 2 threads:\n\n"
         f"{markdown_table(COLUMNS, on_two)}\n\n"
         "On K ranks, hidden 16, the first product in each epoch. HP: hypergraph; GP: METIS; RP: "
         "random; broadcast: all rows to all ranks, as CAGNET's 1D algorithm, on blocks of rows. "

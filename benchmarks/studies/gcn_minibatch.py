@@ -116,8 +116,9 @@ def main(
         "readers tell owners in each mini-batch.\n\n"
         f"{markdown_table(VOLUME, moved)}\n\n"
         "Accuracy on the half of the vertices that was not trained on, of the weights of the last "
-        f"epoch, over {seeds} seeds and splits; defaults, two ranks. Layers and vertices of a "
-        "small mini-batch see few of the neighbours that they have in the whole graph.\n\n"
+        f"epoch, over {seeds} seeds and splits; two ranks, cut by connectivity, else the defaults. "
+        "Layers and vertices of a small mini-batch see few of the neighbours that they have in the "
+        "whole graph.\n\n"
         f"{markdown_table(ACCURACY, judged)}\n"
     )
     write_numbers(out, "gcn_minibatch", VOLUME, moved, origin)

@@ -21,6 +21,7 @@ from benchmarks.studies.problem import matrix
 from daskpart import GCNClassifier
 from daskpart.collectives import communicator_for
 from daskpart.models import CPDecomposition, ImplicitFactorization, MatrixFactorization
+from daskpart.models.cp.cut import cut_of_method
 from daskpart.models.cp.starts import first_factors
 from daskpart.models.linear.estimator import LogisticRegression
 from daskpart.models.optimisation.learning_rates import learning_rate
@@ -111,7 +112,9 @@ def implicit_factorization(name: str, n_ranks: int) -> Problem:
 
 
 def _implicit(n_ranks: int, **more: Any) -> ImplicitFactorization:
-    return ImplicitFactorization(COMPONENTS["ALS"], regularization=1.0, n_ranks=n_ranks, **more)
+    return ImplicitFactorization(
+        COMPONENTS["ALS"], regularization=1.0, n_ranks=n_ranks, partitioner="power", **more
+    )
 
 
 def fit_implicit(X: Any, plan: Any, transport: str, client: Any, n_steps: int) -> Result:
@@ -136,7 +139,10 @@ def decomposition(name: str, n_ranks: int, method: str) -> Problem:
 
 
 def _decomposition(method: str, n_ranks: int, **more: Any) -> CPDecomposition:
-    return CPDecomposition(COMPONENTS["CP"], n_ranks=n_ranks, method=method, tol=0, **more)
+    return CPDecomposition(
+        COMPONENTS["CP"], n_ranks=n_ranks, method=method, tol=0,
+        partitioner=cut_of_method(method, n_ranks), **more,
+    )  # fmt: skip
 
 
 def fit_decomposition(
@@ -151,7 +157,10 @@ def fit_decomposition(
 
 
 def convolution(name: str, n_ranks: int) -> Problem:
-    """Two layers, 16 hidden columns, 128 random features, the first product in every epoch."""
+    """Two layers, 16 hidden columns, 128 random features, the first product in every epoch.
+
+    Vertices are cut by connectivity.
+    """
     from . import gcn
 
     adjacency, X, y = gcn_epoch.problem(name)
@@ -163,7 +172,9 @@ def convolution(name: str, n_ranks: int) -> Problem:
 
 
 def _convolution(n_ranks: int, **more: Any) -> GCNClassifier:
-    return GCNClassifier(16, n_ranks=n_ranks, first_product="each", **more)
+    return GCNClassifier(
+        16, n_ranks=n_ranks, first_product="each", partitioner="connectivity", **more
+    )
 
 
 def fit_convolution(given: Any, plan: Any, transport: str, client: Any, n_steps: int) -> Result:

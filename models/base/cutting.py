@@ -5,9 +5,9 @@
     saved = steps · (bytes without − bytes with) / ranks · seconds a byte of the transport
 
 In one process a message is an array handed over, so nothing is cut there. A pilot that finds
-nothing to save says that the data have no structure to cut at all; a multilevel
-cut is expected to save `BETTER` of what the pilot leaves. The prices are of one common machine, in
-round figures: they decide between seconds and minutes, not between seconds.
+nothing to save says that the data have no structure to cut at all; a multilevel cut is expected to
+save `BETTER` of what the pilot leaves. The prices are of one common machine, in round figures: they
+decide between seconds and minutes, not between seconds.
 """
 
 from __future__ import annotations
