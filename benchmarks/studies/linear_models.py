@@ -373,7 +373,7 @@ def asked(read: list[list]) -> str:
 @click.option("--size", "sizes", multiple=True, type=int, default=(10**6, 10**7), show_default=True)
 @click.option("--samples", default=12_000, show_default=True, help="Of the made data.")
 @click.option("--epochs", default=5, show_default=True, help="Of SGD.")
-@click.option("--megabytes", default=100.0, show_default=True, help="Of the file that is read.")
+@click.option("--megabytes", default=400.0, show_default=True, help="Of the file that is read.")
 @click.option("--processes", multiple=True, default=(1, 2), show_default=True, help="That read.")
 @click.option("--most", default=20, show_default=True, help="Epochs to a test loss, at most.")
 @click.option("--turns", default=2, show_default=True)

@@ -293,7 +293,7 @@ def block_of(chunk: Chunk, wanted: Wanted | None = None) -> Rows:
         Whatever `Wanted` or the format does not allow: path, line, what was found.
     """
     wanted = wanted or Wanted()
-    if b"qid:" in chunk.text:
+    if b"q" in chunk.text and b"qid:" in chunk.text:  # one letter is found several times as fast
         blanked = _QUERY.sub(lambda found: found[1] + b" " * len(found[2]), chunk.text)
         chunk = replace(chunk, text=blanked)
     plain = plain_lines(chunk.text)

@@ -41,6 +41,7 @@ from .resources import rank_folder, rank_memory
 
 _ROUND_BYTES = 4 << 20
 _BUCKETS = 64  # of a rank, at least
+_LARGE_ENTRIES = 1 << 15  # of a block that an allocator gives back
 _BUCKET_BYTES = 32 << 20  # of rows on disk, about
 _SMALL_BYTES = 64 << 20  # of rows that are in memory anyhow
 MEMORY_SHARE = 0.25  # for rows; arrays are made anew as they arrive, and messages take some
@@ -86,7 +87,10 @@ class _Block(NamedTuple):
         order = np.argsort(self.keys)
         pointer = np.concatenate([[0], np.cumsum(self.rows.lengths)])
         shape = (len(order), self.rows.most + 1)
-        matrix = sp.csr_array((self.rows.values, self.rows.indices, pointer), shape=shape)[order]
+        # of one dtype: SciPy would make both int64
+        dtype = index_dtype(max(shape[1], int(pointer[-1])))
+        places = self.rows.indices.astype(dtype, copy=False), pointer.astype(dtype)
+        matrix = sp.csr_array((self.rows.values, *places), shape=shape)[order]
         rows = Rows(
             np.diff(matrix.indptr).astype(np.int64),
             matrix.indices,
@@ -153,23 +157,26 @@ class _Waiting:
     """Rows that have arrived at a rank, in memory, by bucket; `Spool` is the same on disk."""
 
     buckets: list[list[_Block]] = field(default_factory=lambda: [[] for _ in range(_BUCKETS)])
+    small: list[list[_Block]] = field(default_factory=lambda: [[] for _ in range(_BUCKETS)])
 
     def __len__(self) -> int:
         return len(self.buckets)
 
     def put(self, bucket: int, block: _Block) -> None:
-        """Keep a block; small ones are joined to larger ones, each row about log2 times.
+        """Keep a block; small ones are joined to a large one, each row once.
 
         An allocator gives large arrays back when they are let go, and keeps small ones.
         """
-        waiting = self.buckets[bucket]
-        waiting.append(block.copy())
-        while len(waiting) > 1 and len(waiting[-2].keys) <= len(waiting[-1].keys):
-            waiting[-2:] = [_joined(waiting[-2:])]
+        small = self.small[bucket]
+        small.append(block.copy())
+        if sum(len(each.rows.indices) for each in small) >= _LARGE_ENTRIES:
+            self.buckets[bucket].append(_joined(small))
+            small.clear()
 
     def take(self, bucket: int) -> list[_Block]:
         """Hand out the blocks of a bucket."""
-        waiting, self.buckets[bucket] = self.buckets[bucket], []
+        waiting = [*self.buckets[bucket], *self.small[bucket]]
+        self.buckets[bucket], self.small[bucket] = [], []
         return waiting
 
 
@@ -325,8 +332,10 @@ def _stored(spool: Spool, own: Reading) -> StoredExamples:
 
 def _in_memory(held: _Waiting, own: Reading) -> Examples:
     """One matrix of all buckets; each is let go as soon as its rows are in it."""
-    n_rows = sum(len(block.keys) for bucket in held.buckets for block in bucket)
-    nnz = sum(len(block.rows.indices) for bucket in held.buckets for block in bucket)
+    every = [block for bucket in (*held.buckets, *held.small) for block in bucket]
+    n_rows = sum(len(block.keys) for block in every)
+    nnz = sum(len(block.rows.indices) for block in every)
+    every.clear()
     width, first = own.file.n_features, own.file.first
     indices = np.empty(nnz, index_dtype(max(width, nnz)))
     values, labels = np.empty(nnz, own.file.wanted.dtype), np.empty(n_rows)
