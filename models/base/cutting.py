@@ -1,6 +1,6 @@
 """Whether a cut pays: the seconds that it saves over a fit against the seconds of cutting.
 
-    block ──▶ pilot (one pass of Parsa) ──▶ multilevel        each only where it can still pay
+    block ──▶ parsa (one pass, a pilot) ──▶ multilevel        each only where it can still pay
 
     saved = steps · (bytes without − bytes with) / ranks · seconds a byte of the transport
 
@@ -26,7 +26,7 @@ WEIGHED = "cut"  # in the settings of a fit: what "auto" came to
 # of the rows of a matrix: arguments of `daskpart.partition`
 ROW_CUTS: dict[str, dict[str, Any]] = {
     "block": {"method": "block"},
-    "pilot": {"method": "parsa"},
+    "parsa": {"method": "parsa"},
     "multilevel": ROW_PARTITIONERS["power"],
 }
 
@@ -44,7 +44,7 @@ class Cuts(Generic[Cut]):
     Parameters
     ----------
     make : callable
-        ``make("block" | "pilot" | "multilevel")`` cuts.
+        ``make("block" | "parsa" | "multilevel")`` cuts.
     nbytes : callable
         Bytes that all ranks send in a step with a cut.
     n_pins : callable
@@ -62,6 +62,11 @@ class Weighed(NamedTuple, Generic[Cut]):
     cut: Cut
     name: str
     reason: str
+
+
+def words_of(name: str, reason: str) -> str:
+    """A weighed cut in some words."""
+    return f"{name} (auto: {reason})"
 
 
 def weighed_partition(
@@ -84,8 +89,8 @@ def kept_cut(kept: Any) -> str | None:
 def told_of_cut(partition: Partition, partitioner: Any) -> dict[str, Any]:
     """Fields of a plan: in a word how the data were cut, and what "auto" came to."""
     if isinstance(partitioner, str) and partitioner == "auto":
-        reason = partition.info["reason"]
-        return {"partitioner": f"auto, {reason}", "weighed": partition.info["weighed"]}
+        name, reason = partition.info["weighed"], partition.info["reason"]
+        return {"partitioner": words_of(name, reason), "weighed": name}
     return {"partitioner": partitioner_name(partitioner)}
 
 
@@ -104,39 +109,41 @@ def weighed_cut(
         What it came to when the fit that goes on here began.
     """
     if kept is not None:
-        return Weighed(cuts.make(kept), kept, f"{kept}: as when the fit began")
+        return Weighed(cuts.make(kept), kept, "as when the fit began")
     block = cuts.make("block")
-    a_byte = steps * SECONDS_A_BYTE[transport] / n_ranks
     if n_ranks == 1:
-        return Weighed(block, "block", "block: one rank has all")
+        return Weighed(block, "block", "one rank has all")
+    a_byte = steps * SECONDS_A_BYTE[transport] / n_ranks
     if not a_byte:
-        return Weighed(block, "block", f"block: over {transport} a cut saves no time")
+        return Weighed(block, "block", f"over {transport} a cut saves no time")
     plain, n_pins = cuts.nbytes(block), cuts.n_pins()
-    possible, pilot_price = plain * a_byte, PILOT_SECONDS * n_pins
-    if possible <= pilot_price:
-        return Weighed(block, "block", (
-            f"block: over {transport} all messages of {steps} steps take some {possible:.2g} s, "
-            f"a look for a cut {pilot_price:.2g} s"
-        ))  # fmt: skip
-    pilot = cuts.make("pilot")
+    possible, look = plain * a_byte, PILOT_SECONDS * n_pins
+    if possible <= look:
+        reason = (
+            f"over {transport} all messages of {steps} steps take some {possible:.2g} s, a look "
+            f"for a cut {look:.2g} s"
+        )
+        return Weighed(block, "block", reason)
+    pilot = cuts.make("parsa")
     found = cuts.nbytes(pilot)
     if found >= (1 - NOTHING) * plain:
-        return Weighed(block, "block", (
-            f"block: a pilot found no structure to cut ({1 - found / plain:.1%} saved)"
-        ))  # fmt: skip
+        reason = f"Parsa found no structure to cut, {1 - found / plain:.1%} saved"
+        return Weighed(block, "block", reason)
     price = CUT_SECONDS * n_pins * max(math.log2(n_ranks), 1.0)
     saved = BETTER * found * a_byte
     if saved <= price:
-        return Weighed(pilot, "pilot", (
-            f"pilot: it saves {1 - found / plain:.0%} of the bytes; a multilevel cut would save "
-            f"some {saved:.2g} s more, and take {price:.2g} s"
-        ))  # fmt: skip
+        reason = (
+            f"it saves {1 - found / plain:.0%} of the bytes; a multilevel cut would save some "
+            f"{saved:.2g} s more, and take {price:.2g} s"
+        )
+        return Weighed(pilot, "parsa", reason)
     best = cuts.make("multilevel")
     sent = cuts.nbytes(best)
     if sent >= found:
-        reason = f"pilot: it saves {1 - found / plain:.0%}, a multilevel cut no more"
-        return Weighed(pilot, "pilot", reason)
-    return Weighed(best, "multilevel", (
-        f"multilevel: it saves {1 - sent / plain:.0%} of the bytes, the pilot "
-        f"{1 - found / plain:.0%} (expected: {saved:.2g} s from {price:.2g} s of cutting)"
-    ))  # fmt: skip
+        reason = f"it saves {1 - found / plain:.0%} of the bytes, a multilevel cut no more"
+        return Weighed(pilot, "parsa", reason)
+    reason = (
+        f"it saves {1 - sent / plain:.0%} of the bytes, Parsa {1 - found / plain:.0%}; some "
+        f"{saved:.2g} s for {price:.2g} s of cutting were expected"
+    )
+    return Weighed(best, "multilevel", reason)

@@ -67,7 +67,7 @@ class FitPlan:
     partitioner : str
         In a word how the data were cut.
     weighed : str or None
-        What ``partitioner="auto"`` came to: "block", "pilot" or "multilevel".
+        What ``partitioner="auto"`` came to: "block", "parsa" or "multilevel".
     seconds : float
         Time the partitioner took.
     """

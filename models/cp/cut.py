@@ -37,7 +37,7 @@ PARTITIONERS: dict[str, dict[str, Any]] = {
     "hypercube": {"model": "medium-grain", "method": "hypercube"},
     "hypercube-fine-grain": {"model": "fine-grain", "method": "hypercube"},
 }
-_PILOT = {"model": "medium-grain", "method": "parsa"}  # of "auto", see `base.cutting`
+_PARSA = {"model": "medium-grain", "method": "parsa"}  # of "auto", see `base.cutting`
 NAMES = ("auto", "block", "random", *PARTITIONERS)
 OWNERS = ("packed", "random")
 
@@ -103,7 +103,7 @@ def nonzero_parts(
     if partitioner == "random":
         parts = np.arange(tensor.nnz, dtype=np.int32) % np.int32(n_ranks)
         return np.random.default_rng(random_state).permutation(parts)
-    known = {**PARTITIONERS, "pilot": _PILOT}
+    known = {**PARTITIONERS, "parsa": _PARSA}
     arguments = known[partitioner] if isinstance(partitioner, str) else partitioner
     options = {"random_state": random_state, **arguments}
     grain = options.pop("model", "medium-grain")

@@ -32,7 +32,7 @@ from daskpart.containers.numbering import Numbering, number_owned
 from daskpart.containers.tensor import LabelledTensor
 from daskpart.data_models import medium_grain
 from daskpart.errors import BalanceWarning, InputError
-from daskpart.models.base.cutting import Cuts, weighed_cut
+from daskpart.models.base.cutting import Cuts, weighed_cut, words_of
 from daskpart.models.base.held_out import messages_beside
 from daskpart.models.base.plan import ALPHA_BETA, FitPlan, partitioner_name
 from daskpart.models.base.reports import Expected
@@ -382,7 +382,7 @@ def _weighed(
 ) -> NonzeroCut:
     """The cut that makes a fit by one method shortest."""
     best = cut_of_method(method, settings.n_ranks)
-    made = {"block": "block", "pilot": "pilot", "multilevel": best}
+    made = {"block": "block", "parsa": "parsa", "multilevel": best}
     row_bytes = settings.reduce_bytes + settings.row_bytes
 
     def nbytes(found: NonzeroCut) -> float:
@@ -395,7 +395,7 @@ def _weighed(
     found, name, reason = weighed_cut(
         cuts, settings.n_ranks, settings.steps, settings.transport, settings.kept_cut
     )
-    return replace(found, partitioner=f"auto, {reason}", weighed=name)
+    return replace(found, partitioner=words_of(name, reason), weighed=name)
 
 
 def _cut(tensor: LabelledTensor, settings: PlanSettings, partitioner: Any) -> NonzeroCut:

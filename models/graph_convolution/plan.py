@@ -46,7 +46,7 @@ PARTITIONERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 # what "auto" chooses from
 CUTS: dict[str, Any] = {
-    "block": "block", "pilot": {"method": "parsa"}, "multilevel": "connectivity",
+    "block": "block", "parsa": {"method": "parsa"}, "multilevel": "connectivity",
 }  # fmt: skip
 
 
