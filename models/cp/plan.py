@@ -30,7 +30,6 @@ from daskpart.collectives import (
 from daskpart.connectivity import Connectivity
 from daskpart.containers.numbering import Numbering, number_owned
 from daskpart.containers.tensor import LabelledTensor
-from daskpart.data_models import medium_grain
 from daskpart.errors import BalanceWarning, InputError
 from daskpart.models.base.cutting import Cuts, weighed_cut, words_of
 from daskpart.models.base.held_out import messages_beside
@@ -388,10 +387,8 @@ def _weighed(
     def nbytes(found: NonzeroCut) -> float:
         return float(row_bytes * sum(c.connectivity_minus_one() for c in found.connectivities))
 
-    def n_pins() -> int:
-        return int(medium_grain(tensor, row_length=settings.n_components).hypergraph.n_pins)
-
-    cuts = Cuts(lambda name: cut(made[name]), nbytes, n_pins)
+    # a medium grain has about as many pins as there are nonzeros
+    cuts = Cuts(lambda name: cut(made[name]), nbytes, lambda: tensor.nnz)
     found, name, reason = weighed_cut(
         cuts, settings.n_ranks, settings.steps, settings.transport, settings.kept_cut
     )
