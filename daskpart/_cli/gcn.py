@@ -234,7 +234,7 @@ def _labels(path: str, vertices: pd.Index) -> pd.Series:
         table = pd.read_csv(
             io.StringIO("\n".join(lines)),
             sep=mark or r"\s+",
-            header=0 if _is_header(head, len(lines), vertices) else None,
+            header=0 if _is_header(head, lines[1:], mark, vertices) else None,
             dtype=str,
             keep_default_na=False,  # a vertex or a class may be called NA
             skipinitialspace=True,
@@ -259,14 +259,17 @@ def _labels(path: str, vertices: pd.Index) -> pd.Series:
     return pd.Series(labels.astype(object).reindex(rows).to_numpy(), index=vertices)
 
 
-def _is_header(cells: list[str], n_lines: int, vertices: pd.Index) -> bool:
+def _is_header(cells: list[str], others: list[str], mark: str | None, vertices: pd.Index) -> bool:
     """Whether the first line names the columns; a class may be called y or target, too."""
-    if cells[-1].lower() not in _LABEL_NAMES:
-        return False
+    is_known = cells[-1].lower() in _LABEL_NAMES
     if len(cells) == 1:
-        return n_lines == len(vertices) + 1
-    is_vertex = vertices.isin(_names(pd.Series(cells[:1]), vertices)).any()
-    return cells[0].lower() in _VERTEX_NAMES or not is_vertex
+        return is_known and len(others) == len(vertices)
+    if vertices.isin(_names(pd.Series(cells[:1]), vertices)).any():
+        return is_known and cells[0].lower() in _VERTEX_NAMES
+    if is_known or mark is None:
+        return is_known
+    classes = {line.rsplit(mark, 1)[-1].strip().strip('"') for line in others}
+    return cells[-1] not in classes  # neither a vertex nor a class
 
 
 def _features(path: str, vertices: pd.Index) -> Any:

@@ -50,12 +50,12 @@ def read(path: str | os.PathLike[str], format: str | None = None, **options: Any
     format : str, optional
         One of the table below. By default told from the name, then from the first lines.
     **options
-        Of the format: ratings takes columns, header, text_ids, dtype, repeats; parquet columns,
-        dtype, repeats; adjacency dtype, repeats; edges columns, header, text_ids, dtype; tns shape,
-        dtype; libsvm n_features, zero_based, dtype. ``dtype`` is the type of the values,
-        ``columns`` the names or positions of user, item and rating, or of source, target, weight,
-        ``repeats="sum"`` adds up what a cell has more than once (events), ``shape`` and
-        ``n_features`` are extents beyond what occurs.
+        Of the format: ratings and edges take columns, header, text_ids, dtype, repeats; parquet
+        columns, dtype, repeats; adjacency dtype, repeats; tns shape, dtype; libsvm n_features,
+        zero_based, dtype. ``dtype`` is the type of the values, ``columns`` the names or positions
+        of user, item and rating, or of source, target, weight, ``repeats="sum"`` adds up what a
+        cell has more than once (events; of edges the default), ``shape`` and ``n_features`` are
+        extents beyond what occurs.
 
     Returns
     -------

@@ -16,7 +16,7 @@ from contextlib import suppress
 from os import PathLike
 from pathlib import PurePath
 
-from daskpart.containers.matrix import EDGE_COLUMN_NAMES
+from daskpart.containers.matrix import COLUMN_NAMES, EDGE_COLUMN_NAMES
 from daskpart.errors import ReadError
 
 from .messages import listed
@@ -53,6 +53,21 @@ _NO_COMMA_BUT_DECIMAL = re.compile(r"[^,]*|\s*[+-]?\d+,\d+\s*")
 _MAGIC = {b"%%MatrixMarket": "mtx", b"PK\x03\x04": "npz", b"PAR1": "parquet"}
 
 
+# of files as they are shared, besides what a DataFrame is known by
+RATING_COLUMN_NAMES = tuple(
+    known | more
+    for known, more in zip(
+        COLUMN_NAMES,
+        (
+            {"userindex", "member"},
+            {"itemindex", "songid", "businessid", "jokeid", "animeid", "sku"},
+            {"weight", "value", "count", "bookrating", "plays", "clicks", "quantity", "qty"},
+        ),
+        strict=True,
+    )
+)
+
+
 def is_number(token: str) -> bool:
     """Whether `token` is what `float` takes for a number."""
     try:
@@ -71,6 +86,12 @@ def names_edges(cells: Sequence[str]) -> bool:
     """Whether a header says that a table holds edges: it names a source and a target."""
     plain = [plain_word(cell) for cell in cells]
     return all(sum(name in known for name in plain) == 1 for known in EDGE_COLUMN_NAMES[:2])
+
+
+def names_ratings(cells: Sequence[str]) -> bool:
+    """Whether a header says that a table holds ratings: it names a user and an item."""
+    plain = [plain_word(cell) for cell in cells]
+    return all(sum(name in known for name in plain) == 1 for known in RATING_COLUMN_NAMES[:2])
 
 
 def separator_of(line: str) -> str | None:
@@ -155,6 +176,8 @@ def _look_at(lines: list[str], name: str, table: str | None) -> str | None:
     widths = {len(part) for part in parts}
     if len(widths) == 1 and names_edges(parts[0]):
         return "edges"
+    if len(widths) == 1 and names_ratings(parts[0]):
+        return "ratings"
     may_be_ratings = 2 <= len(parts[0]) <= 4
     if may_be_ratings and _RATING_NAME.search(name):
         return "ratings"

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from daskpart.containers.matrix import (
-    COLUMN_NAMES,
     EDGE_COLUMN_NAMES,
     TIMES,
     column_behind,
@@ -17,7 +16,14 @@ from daskpart.containers.matrix import (
 )
 from daskpart.errors import InputError, ReadError
 
-from .detection import cells_of, is_number, names_edges, plain_word, separator_of
+from .detection import (
+    RATING_COLUMN_NAMES,
+    cells_of,
+    is_number,
+    names_edges,
+    plain_word,
+    separator_of,
+)
 from .messages import listed
 from .streams import numbered_lines
 
@@ -64,18 +70,7 @@ class Relation:
 RATINGS = Relation(
     ("user", "item"),
     "rating",
-    tuple(
-        known | more
-        for known, more in zip(
-            COLUMN_NAMES,
-            (
-                {"userindex", "member"},
-                {"itemindex", "songid", "businessid", "jokeid", "animeid", "sku"},
-                {"weight", "value", "count", "bookrating", "plays", "clicks", "quantity", "qty"},
-            ),
-            strict=True,
-        )
-    ),
+    RATING_COLUMN_NAMES,
 )
 EDGES = Relation(("source", "target"), "weight", EDGE_COLUMN_NAMES, one_side=True)
 
@@ -159,6 +154,14 @@ def position_of(column: str | int, names: Sequence[str] | None, n_columns: int, 
     raise InputError(f"{path}: no column {column!r}; the columns are {known}")
 
 
+def names_a_weight(cells: Sequence[Sequence[str]]) -> bool:
+    """Whether the first line of edges can only be a header: no number is where a weight is below.
+
+    ``caller,callee,minutes`` over ``ann,bob,12``.
+    """
+    return len(cells) > 1 and all(len(line) == 3 for line in cells) and is_number(cells[1][2])
+
+
 def dialect_of(
     path: str,
     columns: Sequence[str | int] | None = None,
@@ -175,7 +178,7 @@ def dialect_of(
     cells = [cells_of(line, delimiter) for line in lines[:2]]
     if header is None:
         header = not any(is_number(cell) for cell in cells[0])
-        if header and relation.one_side and not names_edges(cells[0]):
+        if header and relation.one_side and not (names_edges(cells[0]) or names_a_weight(cells)):
             if len(cells) > 1 and any(is_number(cell) for cell in cells[1][:2]):
                 raise ReadError(
                     f"{path}: is its first line, {lines[0][:60]!r}, a header? Say header=True or "

@@ -29,6 +29,7 @@ def read_edges(
     header: bool | None = None,
     text_ids: bool | None = None,
     dtype: np.typing.DTypeLike = np.float32,
+    repeats: Literal["last", "sum"] = "sum",
 ) -> xarray.DataArray:
     """Read a list of directed edges, two columns or, with weights, three.
 
@@ -42,10 +43,13 @@ def read_edges(
         names, such as those that Gephi writes, else all columns in this order.
     header : bool, optional
         Whether the first line names the columns. By default it does when it names a source and a
-        target; where it may be one, and does not, the error asks.
+        target, or has text where the next has a weight; where it may be one, and does neither, the
+        error asks.
     text_ids : bool, optional
         Keep ids as text. By default where the first edge shows such ids.
     dtype : dtype, default float32
+    repeats : {"sum", "last"}
+        Weight of an edge that is there more than once: all added up, or that of its last line.
 
     Returns
     -------
@@ -55,7 +59,7 @@ def read_edges(
         is as one-sided as its file.
     """
     return read_relation(
-        path, EDGES, columns=columns, header=header, text_ids=text_ids, dtype=dtype
+        path, EDGES, columns=columns, header=header, text_ids=text_ids, dtype=dtype, repeats=repeats
     )
 
 

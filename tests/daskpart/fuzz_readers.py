@@ -260,11 +260,11 @@ def parse_tns(content: bytes) -> Any:
 
 
 def parse_edges(content: bytes) -> Any:
-    return {
-        (an_id(row[0]), an_id(row[1])): np.float32(row[2]) if len(row) > 2 else 1
-        for row in rows_of(content, b'",;')
-        if row
-    }
+    cells: dict = {}
+    for row in filter(None, rows_of(content, b'",;')):
+        edge = an_id(row[0]), an_id(row[1])
+        cells[edge] = cells.get(edge, 0) + (float(np.float32(row[2])) if len(row) > 2 else 1)
+    return {edge: np.float32(weight) for edge, weight in cells.items()}
 
 
 def parse_adjacency(content: bytes) -> Any:

@@ -176,6 +176,19 @@ def test_tables_that_do_not_fit(named, capsys, run_cli, file, text, message):
     assert message in capsys.readouterr().err
 
 
+def test_a_header_in_words_of_ones_own(named, tmp_path, capsys, run_cli):
+    """It names neither a vertex nor a class; who names a class meant a vertex."""
+    rows = (named / "labels.csv").read_text().splitlines()[1:]
+    given = ("fit", "gcn", named / "edges.csv", "--labels", named / "labels.csv")
+    more = ("--test-fraction", 0.0, "--max-iter", 1, "--ranks", 1, "--no-plots")
+    (named / "labels.csv").write_text("\n".join(["person,team", *rows]))
+    assert run_cli(*given, *more, "--out", tmp_path / "out") == 0
+    assert "25 labelled vertices" in capsys.readouterr().out
+    (named / "labels.csv").write_text("\n".join(["person,low", *rows]))
+    assert run_cli(*given, *more, "--out", tmp_path / "other") == 2
+    assert "labels name 'person', which is no vertex" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("head", [[], ["node,label"], ["name,y"]])
 @pytest.mark.parametrize("first", ["y", "class", "Target", "category", "label"])
 def test_a_class_may_be_called_as_a_column_is(named, tmp_path, run_cli, first, head):

@@ -168,6 +168,21 @@ def test_names_that_mean_more_elsewhere_are_names(tmp_path: Path) -> None:
         check_the_three_ratings(daskpart.read(write(tmp_path / name, U_DATA)))
 
 
+def test_orders_are_told_by_their_header(tmp_path: Path) -> None:
+    """However many columns there are, and wherever they stand."""
+    head = "date,customer,item name,sku,quantity"
+    path = write(
+        tmp_path / "orders.csv", f"{head}\n2026-01-02,C 1,a tea,T-7,2\n2026-01-03,C 2,-,X,1\n"
+    )
+    found = daskpart.read(path)
+    assert found.dims == ("user", "item")
+    assert (found["user"].values.tolist(), found["item"].values.tolist()) == (
+        ["C 1", "C 2"],
+        ["T-7", "X"],
+    )
+    assert found.data.todense().tolist() == [[2, 0], [0, 1]]
+
+
 def test_of_a_repeated_cell_the_last_value_is_kept(tmp_path: Path) -> None:
     path = write(tmp_path / "u.data", U_DATA + "196\t242\t5\t9\n196\t242\t4\t10\n")
     with pytest.warns(DaskpartWarning, match="2 entries repeat a cell given before; the last"):
@@ -220,6 +235,15 @@ def test_edges_under_a_header(tmp_path: Path) -> None:
         weight = 0 if "time" in header else 1
         expected = [[0, 3**weight, 0], [0, 0, 0], [2**weight, 0, 0]]
         assert daskpart.read(path).data.todense().tolist() == expected
+    path = write(tmp_path / "again.edges", "1 2\n1 3\n1 2\n")
+    with pytest.warns(DaskpartWarning, match="1 entries repeat .* values are summed"):
+        assert daskpart.read(path).data.todense()[0].tolist() == [0, 2, 1]
+    with pytest.warns(DaskpartWarning, match="the last value of each"):
+        assert daskpart.read(path, repeats="last").data.todense()[0].tolist() == [0, 1, 1]
+    for ends in ("ann,cid,2\nbob,ann,3\n", "1,3,2\n2,1,3\n"):  # no weight is called minutes
+        path = write(tmp_path / "minutes.csv", f"caller,callee,minutes\n{ends}")
+        graph = daskpart.read(path, "edges")
+        assert graph.data.todense().tolist() == [[0, 0, 2], [3, 0, 0], [0, 0, 0]]
     path = write(tmp_path / "calls.csv", "caller,callee,day,n\n30,10,1,2\n10,20,1,3\n")
     with pytest.raises(ReadError, match="is its first line, 'caller,callee,day,n', a header"):
         daskpart.read(path, "edges")
