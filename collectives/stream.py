@@ -167,7 +167,7 @@ class Stream:
 
     def to_numpy(self) -> NDArray[Any]:
         """A writeable dense array; of `shape` if this is the whole vector."""
-        values = copied(self.to_dense().values)
+        values = copied(self.values) if self.indices is None else _dense_of([self])
         return values.reshape(self.shape) if len(values) == self.size else values
 
     def to_coo(self) -> Any:

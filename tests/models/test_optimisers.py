@@ -104,3 +104,24 @@ def test_unknown_names_and_options_are_refused():
     with pytest.raises(InputError, match="momentum"):
         optimizer_of("sgd", momentum=0.9)
     assert optimizer_of(Adam(beta1=0.5)).beta1 == 0.5
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_adam_in_one_pass_has_the_bits_of_arrays(dtype, order):
+    random = np.random.default_rng(0)
+    adam, one = Adam(weight_decay=0.01), dtype
+    weight = np.asarray(random.standard_normal((31, 7)), dtype, order=order)
+    mean, squares = (np.zeros_like(weight) for _ in range(2))
+    given = [weight.copy(order="K")]
+    slots = adam.first_slots(given)
+    for number in range(1, 5):
+        gradient = random.standard_normal(weight.shape).astype(dtype)
+        adam.update(given, [gradient], slots, rate=0.01, number=number)
+        gradient = gradient + one(0.01) * weight
+        mean = one(adam.beta1) * mean + one(1 - adam.beta1) * gradient
+        squares = one(adam.beta2) * squares + one(1 - adam.beta2) * (gradient * gradient)
+        divisor = np.sqrt(squares) * one(1 / np.sqrt(1 - adam.beta2**number)) + one(adam.epsilon)
+        weight = weight - one(0.01 / (1 - adam.beta1**number)) * (mean / divisor)
+        np.testing.assert_array_equal(given[0], weight)
+        np.testing.assert_array_equal(slots["squares.0"], squares)
