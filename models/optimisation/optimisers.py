@@ -72,11 +72,8 @@ class Optimizer(ABC):
             Of the step, from 1.
         """
         for place, (weight, gradient) in enumerate(zip(weights, gradients, strict=True)):
-            decay = self._decay_of(place)
-            if decay:
-                gradient = gradient + weight.dtype.type(decay) * weight
             own = [slots[f"{slot}.{place}"] for slot in self.slots]
-            self._move(weight, gradient, own, rate, number)
+            self._move(weight, gradient, own, self._decay_of(place), rate, number)
 
     def to_dict(self) -> dict[str, Any]:
         """Its numbers by their names; a saved model holds them."""
@@ -97,18 +94,25 @@ class Optimizer(ABC):
         weight: NDArray[Any],
         gradient: NDArray[Any],
         slots: list[NDArray[Any]],
+        decay: float,
         rate: float,
         number: int,
     ) -> None:
         """Change one weight and its slots in place."""
 
 
+def _with_decay(gradient: Any, weight: Any, decay: float) -> Any:
+    return gradient + weight.dtype.type(decay) * weight if decay else gradient
+
+
 @dataclass(frozen=True)
 class SGD(Optimizer):
     """w ← w − rate · g."""
 
-    def _move(self, weight: Any, gradient: Any, slots: Any, rate: float, number: int) -> None:
-        weight -= weight.dtype.type(rate) * gradient
+    def _move(
+        self, weight: Any, gradient: Any, slots: Any, decay: float, rate: float, number: int
+    ) -> None:
+        weight -= weight.dtype.type(rate) * _with_decay(gradient, weight, decay)
 
 
 @dataclass(frozen=True)
@@ -126,8 +130,11 @@ class Momentum(Optimizer):
     momentum: float = 0.9
     nesterov: bool = False
 
-    def _move(self, weight: Any, gradient: Any, slots: Any, rate: float, number: int) -> None:
+    def _move(
+        self, weight: Any, gradient: Any, slots: Any, decay: float, rate: float, number: int
+    ) -> None:
         (velocity,) = slots
+        gradient = _with_decay(gradient, weight, decay)
         velocity *= velocity.dtype.type(self.momentum)
         velocity += gradient
         direction = velocity
@@ -148,8 +155,11 @@ class AdaGrad(Optimizer):
     slots: ClassVar[tuple[str, ...]] = ("squares",)
     epsilon: float = 1e-10
 
-    def _move(self, weight: Any, gradient: Any, slots: Any, rate: float, number: int) -> None:
+    def _move(
+        self, weight: Any, gradient: Any, slots: Any, decay: float, rate: float, number: int
+    ) -> None:
         (squares,) = slots
+        gradient = _with_decay(gradient, weight, decay)
         squares += gradient * gradient
         divisor = np.sqrt(squares)
         divisor += weight.dtype.type(self.epsilon)
@@ -172,10 +182,13 @@ class Adam(Optimizer):
     beta2: float = 0.999
     epsilon: float = 1e-8
 
-    def _move(self, weight: Any, gradient: Any, slots: Any, rate: float, number: int) -> None:
+    def _move(
+        self, weight: Any, gradient: Any, slots: Any, decay: float, rate: float, number: int
+    ) -> None:
         numbers = (
             self.beta1, 1 - self.beta1, self.beta2, 1 - self.beta2,
             1 / np.sqrt(1 - self.beta2**number), self.epsilon, rate / (1 - self.beta1**number),
+            decay,
         )  # fmt: skip
         held = (weight, *slots)
         flat = [np.ascontiguousarray(each).reshape(-1) for each in (*held, gradient)]
@@ -189,11 +202,13 @@ class Adam(Optimizer):
 def adam_step(
     weight: Any, mean: Any, squares: Any, gradient: Any,
     beta1: float, rest1: float, beta2: float, rest2: float,
-    correction: float, epsilon: float, rate: float,
+    correction: float, epsilon: float, rate: float, decay: float,
 ) -> None:  # fmt: skip
     """A step of Adam in one pass over all that it reads: NumPy takes a dozen."""
     for i in range(len(weight)):
         slope = gradient[i]
+        if decay:
+            slope += decay * weight[i]
         mean[i] = beta1 * mean[i] + rest1 * slope
         squares[i] = beta2 * squares[i] + rest2 * (slope * slope)
         weight[i] -= rate * (mean[i] / (np.sqrt(squares[i]) * correction + epsilon))
