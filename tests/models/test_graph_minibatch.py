@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
 from test_contract import Threads
 from test_graph_convolution import N, features, graph, labels, model, weights_of
 
@@ -468,3 +470,12 @@ def test_a_vertex_sampler_may_be_given():
     share = batched("vertex", size=9 / N).fit(features(), labels(), graph=graph())
     assert weights_of(share).tobytes() == weights_of(one).tobytes()
     assert replace(VertexSampler(3), size=9).count(N) == 9
+
+
+@given(drawn=st.lists(st.integers(0, 50)), more=st.sampled_from([0, 10, 10**4]))
+def test_marks_say_what_sorting_says(drawn, more):
+    n, ids = 51 + more, np.array(drawn, np.int64)
+    known = sampling.distinct(ids, n)
+    assert known.dtype == np.int64 and known.tolist() == sorted(set(drawn))
+    places = sampling.places_in(known, ids, n)
+    assert places.dtype == np.int64 and known[places].tolist() == drawn
