@@ -381,18 +381,23 @@ def _weighed(
 ) -> NonzeroCut:
     """The cut that makes a fit by one method shortest."""
     best = cut_of_method(method, settings.n_ranks)
-    made = {"block": "block", "parsa": "parsa", "multilevel": best}
-    row_bytes = settings.reduce_bytes + settings.row_bytes
+    row_bytes, seconds = settings.reduce_bytes + settings.row_bytes, 0.0
+
+    def make(name: str) -> NonzeroCut:
+        nonlocal seconds
+        found = cut(best if name == "multilevel" else name)
+        seconds += found.seconds
+        return found
 
     def nbytes(found: NonzeroCut) -> float:
         return float(row_bytes * sum(c.connectivity_minus_one() for c in found.connectivities))
 
     # a medium grain has about as many pins as there are nonzeros
-    cuts = Cuts(lambda name: cut(made[name]), nbytes, lambda: tensor.nnz)
+    cuts = Cuts(make, nbytes, lambda: tensor.nnz)
     found, name, reason = weighed_cut(
         cuts, settings.n_ranks, settings.steps, settings.transport, settings.kept_cut
     )
-    return replace(found, partitioner=words_of(name, reason), weighed=name)
+    return replace(found, partitioner=words_of(name, reason), weighed=name, seconds=seconds)
 
 
 def _cut(tensor: LabelledTensor, settings: PlanSettings, partitioner: Any) -> NonzeroCut:

@@ -253,7 +253,7 @@ def _weighed(
         both = _connectivities(matrix, parts, n_components).values()
         return 4.0 * n_components * sum(each.connectivity_minus_one() for each in both)
 
-    cuts = Cuts(make, nbytes, lambda: len(matrix.values))
+    cuts = Cuts(make, nbytes, lambda: matrix.nnz)
     return weighed_partition(cuts, n_ranks, steps, transport, kept)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -11,6 +13,7 @@ from sklearn.base import clone
 import daskpart
 from daskpart.models.base import cutting
 from daskpart.models.base.cutting import Cuts, weighed_cut
+from daskpart.models.cp import plan as cp_plan
 
 
 def cutter(**sent):
@@ -131,3 +134,11 @@ def test_a_fit_that_goes_on_is_cut_as_it_began(name, tmp_path, monkeypatch):
     assert "block (auto: as when the fit began)" in repr(resumed.plan_report_)
     assert resumed.n_iter_ == 4
     np.testing.assert_equal(resumed.state_.answers, whole.state_.answers)
+
+
+def test_all_cuts_that_were_weighed_count_as_partitioning(monkeypatch):
+    model, data, named = models()["p2p"]
+    monkeypatch.setattr(cp_plan, "working_clock", count().__next__)  # a second each
+    plan = model.plan(*data, transport="mpi", **named)
+    assert plan.seconds == {"parsa": 2, "multilevel": 3}[plan.weighed]
+    assert model.plan(*data, transport="local", **named).seconds == 1
