@@ -14,7 +14,7 @@ and of an earlier run what nobody will ask for.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Sequence
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -78,8 +78,8 @@ class Mailbox:
         self.rank, self.timeout = rank, timeout
         self.run = 0
         self.waiting: tuple[Call, Hashable] | None = None
-        self._arrived: dict[tuple[tuple[int, int], Hashable], tuple[str, Any]] = {}
-        self._latest: dict[int, Call] = {}  # of each rank
+        self._arrived: dict[tuple[int, int, Hashable], tuple[str, Any]] = {}
+        self._latest: dict[Hashable, Call] = {}  # of each rank
         self._sent: dict[int, int] = {}  # messages of this run to each rank
         self._came: dict[int, dict[int, int]] = {}  # of each run those from each rank
         self._condition = threading.Condition()
@@ -97,9 +97,10 @@ class Mailbox:
             self._look()
             self._drop()
 
-    def note_sent(self, destination: int) -> None:
-        """The rank is about to send a message."""
-        self._sent[destination] = self._sent.get(destination, 0) + 1
+    def note_sent(self, destinations: Sequence[int]) -> None:
+        """The rank is about to send a message to each of some ranks."""
+        for destination in destinations:
+            self._sent[destination] = self._sent.get(destination, 0) + 1
 
     def standing(self) -> Standing:
         """Where the rank is in its run."""
@@ -115,7 +116,7 @@ class Mailbox:
                 self._count(call.run, source)
             if self._ended is not None or self._is_over(call.key):
                 return
-            self._arrived[call.key, source] = call.label, payload
+            self._arrived[call.run, call.number, source] = call.label, payload
             if isinstance(source, int):
                 self._latest[source] = call
             self._condition.notify_all()
@@ -158,16 +159,16 @@ class Mailbox:
 
     def find(self, call: Call, source: Hashable) -> tuple[Any] | None:
         """The message in a tuple, taken out, if it is here; errors as of `take`."""
-        found = self._arrived.pop((call.key, source), None)
+        found = self._arrived.pop((call.run, call.number, source), None)
         if found is not None:
             label, payload = found
             if label != call.label:
-                other = Call(*call.key, label)
+                other = call._replace(label=label)
                 raise InputError(
                     f"Ranks disagree: rank {self.rank} is in {call}, rank {source} in {other}."
                 )
             return (payload,)
-        latest = self._latest.get(source) if isinstance(source, int) else None
+        latest = self._latest.get(source)
         if latest is not None and latest.key > call.key:
             self.check()  # `stop` may have dropped it
             raise InputError(
@@ -210,7 +211,7 @@ class Mailbox:
 
     def _drop(self) -> None:
         for place in list(self._arrived):  # `find` may take one out meanwhile, without the lock
-            if self._is_over(place[0]):
+            if self._is_over(place[:2]):
                 self._arrived.pop(place, None)
 
     def _is_over(self, call: tuple[int, int]) -> bool:

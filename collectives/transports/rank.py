@@ -322,7 +322,7 @@ class RankCommunicator(Communicator):
         static: dict,
     ) -> PerRank:
         half = self._half(pending)
-        payloads = [self._receive(pending.content, s, pending.label) for s in half.sources]
+        payloads = self._receive(pending.content, half.sources, pending.label)
         arguments = [half.incoming(payloads), *[value.content for value in values]]
         if state is not None:
             arguments.insert(0, _own(state))
@@ -337,7 +337,7 @@ class RankCommunicator(Communicator):
         there, back = self._next_call(f"{label} 0"), self._next_call(f"{label} 1")
         others = tuple(range(1, self.n_ranks))
         if self.rank == 0:
-            every = [values.content, *(self._receive(there, source, label) for source in others)]
+            every = [values.content, *self._receive(there, others, label)]
             result = self._timed(function, [every], static)
             if others:
                 self._send(back, others, result)
@@ -349,7 +349,7 @@ class RankCommunicator(Communicator):
             self._send(there, (0,), duplicate(values.content))
             self._count(RoundShare(label, 0, (), (0,), (0,), (value_bytes(values.content),)))
             self._count(RoundShare(label, 1, (0,), (), (), ()))
-            result = self._receive(back, 0, label)
+            (result,) = self._receive(back, (0,), label)
         return Replicated(self, result)
 
     def _assume_replicated(self, values: PerRank) -> Replicated:
@@ -360,8 +360,8 @@ class RankCommunicator(Communicator):
         if self.rank:
             self._send(call, (0,), duplicate(values.content))
             return None
-        others = [self._receive(call, source, "gather") for source in range(1, self.n_ranks)]
-        return [duplicate(values.content), *others]
+        others = range(1, self.n_ranks)
+        return [duplicate(values.content), *self._receive(call, others, "gather")]
 
     # -- what they share ---
 
@@ -371,14 +371,16 @@ class RankCommunicator(Communicator):
         return Call(self._run, self._n_calls, label)
 
     def _send(self, call: Call, destinations: Sequence[int], payload: Any) -> None:
-        for destination in destinations:
-            self._mailbox.note_sent(destination)
+        self._mailbox.note_sent(destinations)
         self.endpoint.send(call, destinations, payload)
 
-    def _receive(self, call: Call, source: int, label: str) -> Any:
+    def _receive(self, call: Call, sources: Sequence[int], label: str) -> list[Any]:
+        """A message of each of some ranks."""
+        if not sources:
+            return []
         begin = perf_counter()
         try:
-            return self.endpoint.receive(call, source)
+            return [self.endpoint.receive(call, source) for source in sources]
         finally:
             self._answer.seconds_blocked += self._note(BLOCKED, label, begin)
 

@@ -26,12 +26,11 @@ def pack(payload: Any, note: Any = None) -> tuple[bytes, list[memoryview]]:
     `note` is a small plain value that travels in the header.
     """
     buffers: list[memoryview] = []
-    told: Any
-    if _is_plain(payload):
-        form, told = "array", _told(payload, buffers)
-    elif type(payload) is tuple and all([_is_plain(part) for part in payload]):
-        form, told = "arrays", [_told(part, buffers) for part in payload]
-    else:
+    parts = payload if type(payload) is tuple else (payload,)
+    told: Any = [_told(part, buffers) for part in parts]
+    form = "array" if parts is not payload else "arrays"
+    if None in told:
+        buffers.clear()
         form, told = "object", _pickled(payload, buffers)
     return pickle.dumps((note, form, told), 5), buffers
 
@@ -39,27 +38,25 @@ def pack(payload: Any, note: Any = None) -> tuple[bytes, list[memoryview]]:
 def unpack(header: Any, next_buffer: Callable[[int], Any]) -> tuple[Any, Any]:
     """Note and payload; ``next_buffer(size in bytes)`` gives the buffers in their order."""
     note, form, told = pickle.loads(header)
-    if form == "array":
-        return note, _array(told, next_buffer)
-    if form == "arrays":
-        return note, tuple([_array(each, next_buffer) for each in told])
-    pickled, sizes = told
-    return note, pickle.loads(pickled, buffers=[next_buffer(size) for size in sizes])
+    if form == "object":
+        pickled, sizes = told
+        return note, pickle.loads(pickled, buffers=[next_buffer(size) for size in sizes])
+    parts = [_array(each, next_buffer) for each in told]
+    return note, parts[0] if form == "array" else tuple(parts)
 
 
-def _is_plain(value: Any) -> bool:
-    return (
-        type(value) is np.ndarray and value.dtype.kind in _PLAIN_KINDS and value.flags.c_contiguous
-    )
-
-
-def _told(array: NDArray[Any], buffers: list[memoryview]) -> tuple[Any, ...]:
-    """Shape, dtype, whether it may be written, and its bytes or the size of its buffer."""
-    content: Any = pickle.PickleBuffer(array.data)  # bytes, or a bytearray, once it is pickled
-    if array.nbytes > _INLINE_BYTES:
+def _told(value: Any, buffers: list[memoryview]) -> tuple[Any, ...] | None:
+    """Of an array: shape, dtype, whether it may be written, and its bytes or its buffer's size."""
+    if type(value) is not np.ndarray or value.dtype.kind not in _PLAIN_KINDS:
+        return None
+    flags = value.flags
+    if not flags.c_contiguous:
+        return None
+    content: Any = pickle.PickleBuffer(value.data)  # bytes, or a bytearray, once it is pickled
+    if value.nbytes > _INLINE_BYTES:
         buffers.append(content.raw())
-        content = array.nbytes
-    return array.shape, array.dtype.str, array.flags.writeable, content
+        content = value.nbytes
+    return value.shape, value.dtype.str, flags.writeable, content
 
 
 def _array(told: tuple[Any, ...], next_buffer: Callable[[int], Any]) -> NDArray[Any]:

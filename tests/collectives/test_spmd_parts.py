@@ -167,7 +167,7 @@ def test_a_message_that_is_taken_as_its_run_is_stopped():
     for end in (lambda box: box.stop(1, "why"), lambda box: box.begin(2)):
         box = Mailbox(0, timeout=1.0)
         box.begin(1)
-        box._arrived = TakenMeanwhile({((1, 1), 1): ("a", None)})
+        box._arrived = TakenMeanwhile({(1, 1, 1): ("a", None)})
         end(box)
         assert len(box) == 0
 
@@ -198,7 +198,7 @@ def test_who_waits_for_a_slow_message_is_in_no_deadlock():
 def test_mailboxes_count_the_messages_of_a_run():
     box = Mailbox(0, timeout=1.0)
     box.begin(1)
-    box.note_sent(1)
+    box.note_sent([1])
     box.put(call(1, run=1), 2, "of this run")
     box.put(call(1, run=2), 1, "of the next")
     assert box.standing() == standing(sent={1: 1}, came={2: 1})
@@ -212,7 +212,7 @@ def test_who_waits_for_a_message_of_an_earlier_run_is_in_no_deadlock():
     boxes = [Mailbox(rank, timeout=1.0) for rank in range(2)]
     for box in boxes:
         box.begin(1)
-        box.note_sent(1 - box.rank)
+        box.note_sent([1 - box.rank])
     for box in boxes:
         box.begin(2)
         box.waiting = call(1, run=1), 1 - box.rank
