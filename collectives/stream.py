@@ -41,7 +41,7 @@ from .reduction import SUM, Reduction
 _ACCEPTED = "sparse.COO, scipy.sparse, numpy array, masked array, or (indices, values, size)"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)  # never changed, though not frozen: that is three times as slow
 class Stream:
     """A vector, or a range of one, sparse or dense; entries it lacks are `neutral`.
 
@@ -75,9 +75,9 @@ class Stream:
     cuts: tuple[int, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        for array in (self.values, self.indices):
-            if array is not None:
-                array.flags.writeable = False
+        self.values.setflags(write=False)
+        if self.indices is not None:
+            self.indices.setflags(write=False)
 
     @property
     def is_dense(self) -> bool:
@@ -278,12 +278,12 @@ def combined(streams: Sequence[Stream], reduction: Reduction, density: float) ->
     density : float
         Switch to dense where this share of the range has entries.
     """
-    if any(stream.is_dense for stream in streams):
+    if any([stream.indices is None for stream in streams]):
         return _onto_dense(streams, reduction)
-    held = [stream for stream in streams if stream.n_entries]
+    held = [stream for stream in streams if len(stream.values)]
     if len(held) <= 1:
         return (held or streams)[0].switched(density)
-    entries = [stream.n_entries for stream in held]
+    entries = [len(stream.values) for stream in held]
     limit = density * (held[0].upper - held[0].lower)
     if max(entries) >= limit:
         return _onto_dense(held, reduction)
@@ -303,8 +303,9 @@ def concatenated(streams: Sequence[Stream], density: float) -> Stream:
     """
     first, last = streams[0], streams[-1]
     length = last.upper - first.lower
-    entries = sum(stream.n_entries for stream in streams)
-    if all(stream.is_dense for stream in streams) or (length and entries >= density * length):
+    entries = sum([len(stream.values) for stream in streams])
+    dense = all([stream.indices is None for stream in streams])
+    if dense or (length and entries >= density * length):
         return first.replaced(_dense_of(streams), None, first.lower, last.upper)
     sparse = [stream.to_sparse() for stream in streams]
     return first.replaced(

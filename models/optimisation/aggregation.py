@@ -68,7 +68,7 @@ class Aggregation(ABC):
 
     def post(self, comm: Communicator, gradients: PerRank) -> tuple[PendingAllreduce, Aggregation]:
         """Begin to add up streams, and what adds up more of them, alike in shape and dtype."""
-        return self.begin(comm, gradients), replace(self, agreed=True)
+        return self.begin(comm, gradients), self if self.agreed else replace(self, agreed=True)
 
 
 @dataclass(frozen=True)
@@ -187,6 +187,8 @@ class Aggregator:
         if self.compressor is not None:
             gradients, feedback = topk_select(comm, self.compressor, gradients, feedback)
         pending, aggregation = self.aggregation.post(comm, gradients)
+        if aggregation is self.aggregation:
+            return pending, feedback, self
         return pending, feedback, replace(self, aggregation=aggregation)
 
     def total(self, comm: Communicator, gradients: PerRank) -> PerRank:
