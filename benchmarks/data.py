@@ -7,6 +7,7 @@ A benchmark whose data set is absent raises NotImplementedError in `setup`, whic
 from __future__ import annotations
 
 import os
+import pickle
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -144,9 +145,11 @@ class LabelledGraph(NamedTuple):
 
 @cache
 def labelled_graph(name: str) -> LabelledGraph:
-    """A graph to classify: "cora", "citeseer", "pubmed" (no features), "coauthor-physics", …
+    """A graph to classify: "cora", "citeseer", "pubmed", "coauthor-physics", …
 
-    Rows of the features add up to 1, as in Kipf and Welling's code.
+    Rows of the features add up to 1, as in Kipf and Welling's code. Those of "pubmed" are in the
+    files that Planetoid was published as, `ind.pubmed.allx`, `.tx` and `.test.index` in the folder
+    of graphs; there are none without these.
     """
     from scipy.sparse import csr_array, diags_array
 
@@ -164,11 +167,40 @@ def labelled_graph(name: str) -> LabelledGraph:
         indices = found["feat_indices"].astype(np.int32)
         values = found.get("feat_data", np.ones(len(indices))).astype(np.float32)
         features = csr_array((values, indices, found["feat_indptr"]), shape=found["feat_shape"])
+    elif (folder / f"ind.{name}.allx").exists():
+        features = _published_features(folder, name)
+    if features is not None:
         sums = np.asarray(features.sum(axis=1)).ravel()
         inverse = np.divide(1, sums, out=np.zeros_like(sums), where=sums > 0)
         features = (diags_array(inverse) @ features).tocsr().astype(np.float32)
     split = (found[f"{part}_idx"].astype(np.int64) for part in ("train", "val", "test"))
     return LabelledGraph(adjacency, features, found["labels"].astype(np.int64), *split)
+
+
+def _published_features(folder: Path, name: str) -> Any:
+    """Features in the order of the vertices; the last of them are published in another order.
+
+    The files are pickles of scipy matrices by Python 2; nothing else in them is opened.
+    """
+    from scipy.sparse import csr_array, csr_matrix, vstack
+
+    class Matrices(pickle.Unpickler):
+        def find_class(self, module: str, kind: str) -> Any:
+            if (module, kind) == ("scipy.sparse.csr", "csr_matrix"):
+                return csr_matrix
+            if (module, kind) == ("numpy.core.multiarray", "_reconstruct"):
+                return np.ndarray.__reduce__(np.empty(0))[0]
+            if module == "numpy" and kind in ("ndarray", "dtype"):
+                return getattr(np, kind)
+            raise pickle.UnpicklingError(f"{module}.{kind} is no part of a matrix")
+
+    def read(part: str) -> Any:
+        with (folder / f"ind.{name}.{part}").open("rb") as file:
+            return Matrices(file, encoding="latin1").load()
+
+    known, tested = read("allx"), read("tx")
+    place = np.loadtxt(folder / f"ind.{name}.test.index", dtype=np.int64)
+    return csr_array(vstack([known, tested[np.argsort(place)]], format="csr"))
 
 
 def normalised(adjacency: Any) -> Any:
