@@ -13,8 +13,10 @@ BIN := .venv/bin
 OUT ?= demo-output
 # three test files at a time on two cores, as many wait for processes; in the order of tests/conftest.py
 PYTEST_OPTIONS ?= -n 3 --dist loadfile --no-loadscope-reorder
-# most modules that pip would compile are never imported
+# pip would compile one module after the other, tests and tools among them; all cores do those that
+# a run may import in less time, and the first run need not
 INSTALL = $(BIN)/python -m pip install --quiet --no-compile --editable
+COMPILE = $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|testing|pip|setuptools|fontTools|pygments)/' .venv/lib
 MADE := .venv/made
 FOR_DEMO := .venv/ready-for-demo
 FOR_TEST := .venv/ready-for-test
@@ -69,6 +71,7 @@ clean:  ## remove what the other targets made
 
 $(FOR_DEMO): pyproject.toml | $(MADE)
 	$(INSTALL) '.[plot,io,progress]'
+	@$(COMPILE)
 	@touch $@
 
 $(FOR_TEST): pyproject.toml | $(MADE)
