@@ -143,12 +143,21 @@ def quiet_client(cluster: Any) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def mortal_cluster(forked_workers: None) -> Iterator[Any]:
-    """Two worker processes of two threads to kill: their nannies start others."""
+    """Two worker processes of two threads to kill: their nannies start others.
+
+    The cluster itself would give a worker up that is away some seconds after it was lost: because
+    the machine is busy, or it was just killed again.
+    """
+    import dask
     from distributed import LocalCluster
 
-    with LocalCluster(
-        n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0", silence_logs=50
-    ) as running:
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
+        LocalCluster(
+            n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0",
+            silence_logs=50,
+        ) as running,
+    ):  # fmt: skip
         yield running
 
 

@@ -153,6 +153,11 @@ class Cluster:
             raise
         except Exception as error:
             self.require_workers_after(error)
+            if isinstance(error, OSError):  # what tasks raise is not raised here
+                raise WorkerLostError(
+                    f"The connection to a worker or to the scheduler broke: {error}. Go on from "
+                    "the last state that was kept, on a new communicator."
+                ) from error
             raise
 
     def require_workers_after(self, error: Exception) -> None:

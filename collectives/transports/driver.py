@@ -121,8 +121,10 @@ class RankedCommunicator(Communicator):
         failed = [answer for answer in answers if answer.error is not None]
         self._afresh = bool(failed or disagreement)
         if self._afresh:
-            self._after_failure()
-            raise self._error_of(failed) if failed else InputError(disagreement)
+            error = self._error_of(failed) if failed else InputError(disagreement)
+            if self._broken is None:
+                self._after_failure()
+            raise error
         if answers[0].cost_model is not None and answers[0].cost_model != request.cost_model:
             remember_cost_model(self, answers[0].cost_model)
         packed = [answer.result for answer in answers if answer.result is not None]

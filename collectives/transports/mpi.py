@@ -12,7 +12,6 @@ still read or write is kept until it has done so, also where nobody waits for it
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from collections import deque
@@ -20,17 +19,19 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic, sleep
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from distributed import Client
 from numpy.typing import NDArray
 
+from daskpart.collectives.communicator import Communicator
 from daskpart.collectives.large_arrays import empty_array
-from daskpart.errors import InputError
+from daskpart.errors import InputError, WorkerLostError
 
 from . import wire
 from . import worker as on_worker
+from .cluster import Cluster
 from .mailbox import Call
 from .placement import threads_by_worker
 from .rank import Endpoint
@@ -278,37 +279,31 @@ class MpiCommunicator(SpmdCommunicator):
         return partial(MpiEndpoint, processes=processes)
 
     def _after_failure(self) -> None:
-        """Messages that the failed run left in MPI's queues are taken out."""
-        self._cluster.on_all(sweep, self.run_id)
+        """Messages that the failed run left in MPI's queues are taken out.
+
+        By each rank itself: of two threads one would take what the other waits for.
+        """
+        self.run(take_in_all)
 
 
-async def sweep(name: str, dask_worker: Any) -> None:
-    """On a worker: take in what a failed run left behind, and let go of what is not sent."""
-    session = on_worker.RankHost.of(dask_worker).sessions.get(name)
-    if session is not None:
-        endpoints = [cast(MpiEndpoint, rank.endpoint) for rank in session.ranks.values()]
-        async with session.between_runs:
-            await asyncio.to_thread(take_in_all, endpoints)
-
-
-def take_in_all(endpoints: Sequence[MpiEndpoint]) -> None:
-    """Have all endpoints of a worker take in what comes, until nothing is under way."""
+def take_in_all(comm: Communicator) -> None:
+    """Take in what comes until nothing is under way; a text."""
+    endpoint: MpiEndpoint = comm.endpoint  # type: ignore[attr-defined]
     limit, quiet = monotonic() + _SWEEP_SECONDS, 0
-    with suppress(TimeoutError):  # a message that does not come whole, of a rank that is gone
+    with suppress(Exception):  # a message that does not come whole, or can't be read
         while monotonic() < limit and quiet < 3:
-            came = [endpoint.take_in() for endpoint in endpoints]
-            sent = [endpoint.all_sent() for endpoint in endpoints]
-            quiet = 0 if any(came) or not all(sent) else quiet + 1
+            came, sent = endpoint.take_in(), endpoint.all_sent()
+            quiet = 0 if came or not sent else quiet + 1
             sleep(1e-3)
 
 
 def mpi_processes(client: Client, workers: Any) -> tuple[int, ...] | None:
     """Rank of each worker in MPI.COMM_WORLD; None unless they are different ranks of one job."""
     addresses = list(dict.fromkeys(workers))
-    ranks = client.run(on_worker.mpi_rank, workers=addresses)
-    found = [ranks[address] for address in addresses]
+    found = Cluster(client, addresses).on_all(on_worker.mpi_rank)
     if not found or None in found or len(set(found)) < len(found):
         return None
+    ranks = dict(zip(addresses, found, strict=True))
     return tuple(ranks[address] for address in workers)
 
 
@@ -316,7 +311,9 @@ def workers_are_mpi_ranks(client: Client, n_ranks: int) -> bool:
     """Whether the workers that ranks would live on are ranks of one MPI job."""
     if getattr(client, "asynchronous", False):
         return False
-    return mpi_processes(client, list(threads_by_worker(client))[:n_ranks]) is not None
+    with suppress(WorkerLostError):  # of an MPI job it would have taken all others along
+        return mpi_processes(client, list(threads_by_worker(client))[:n_ranks]) is not None
+    return False
 
 
 def _give_way(waited: float) -> None:

@@ -229,10 +229,8 @@ class Session:
         self.loop = asyncio.get_running_loop()
         ranks = [r for r, place in enumerate(spec.placement) if place == self.address]
         self.mailboxes = {rank: Mailbox(rank, spec.timeout) for rank in ranks}
-        self.ranks: dict[int, RankCommunicator] = {}  # those that run
         self._texts = dict.fromkeys(ranks, 0)  # of a rank, the run whose text has ended last
         self.services: dict[str, Any] = {}  # by name: what takes messages that are for no rank
-        self.between_runs = asyncio.Lock()  # of what keeps the next one waiting
         self._queues: dict[int, queue.SimpleQueue] = {r: queue.SimpleQueue() for r in ranks}
         self._owed: dict[int, asyncio.Future] = {}  # the answer of each rank to the last request
         self._running: set[int] = set()
@@ -264,12 +262,11 @@ class Session:
 
     async def execute(self, request: Request, own: dict[int, dict]) -> list[bytes]:
         """Run a text on all ranks of this worker; their answers."""
-        async with self.between_runs:
-            if self.ended is not None:
-                return [_stopped_answer(rank, self.ended) for rank in self.mailboxes]
-            self._owed = answers = {rank: self.loop.create_future() for rank in self.mailboxes}
-            for rank, answer in answers.items():
-                self._queues[rank].put((request, own.get(rank, {}), answer))
+        if self.ended is not None:
+            return [_stopped_answer(rank, self.ended) for rank in self.mailboxes]
+        self._owed = answers = {rank: self.loop.create_future() for rank in self.mailboxes}
+        for rank, answer in answers.items():
+            self._queues[rank].put((request, own.get(rank, {}), answer))
         return await asyncio.gather(*answers.values())
 
     def progress(self, run: int) -> tuple[dict[int, Standing], set[int]]:
@@ -365,13 +362,11 @@ class Session:
             fetch = self.host.worker.data.__getitem__
             n_ranks = len(self.spec.placement)
             communicator = RankCommunicator(rank, n_ranks, endpoint, mailbox, fetch)
-            self.ranks[rank] = communicator
             while (asked := _next(requests, endpoint)) is not None:
                 request, own, answer = asked
                 packed = self._executed(communicator, request, own)
                 self.loop.call_soon_threadsafe(partial(_settle, answer, packed))
         finally:
-            self.ranks.pop(rank, None)
             try:
                 with self._leaving:
                     self._left += 1

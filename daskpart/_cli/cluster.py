@@ -25,7 +25,7 @@ import click
 
 from daskpart.errors import InputError
 
-from .mpi import ANY_PORT, begin
+from .mpi import ANY_PORT, begin, stops_held_back
 from .terminal import MpiPlace, OneLineError, say
 
 KINDS = ("none", "threads", "processes", "mpi")
@@ -207,21 +207,22 @@ def _run_under_mpi(place: MpiPlace, work: Callable[[Any], None]) -> None:
         raise ImportError("--cluster mpi needs: pip install 'daskpart[mpi]'")
     from distributed import Client
 
-    begin(place)
-    with Client() as client:
-        try:
-            client.wait_for_workers(place.size - 2, timeout=60)
-            work(client)
-        finally:
-            _close(client)
+    with contextlib.ExitStack() as stack:
+        with stops_held_back():  # till there is what ends the others
+            begin(place)
+            client = stack.enter_context(Client())
+            stack.callback(_close, client)
+        client.wait_for_workers(place.size - 2, timeout=60)
+        work(client)
 
 
 def _close(client: Any) -> None:
     """End scheduler and workers."""
-    _hush(client.run)
-    _hush(client.run_on_scheduler)
-    logging.disable()
-    client.shutdown()
+    with stops_held_back():  # a second one would leave them waiting
+        _hush(client.run)
+        _hush(client.run_on_scheduler)
+        logging.disable()
+        client.shutdown()
 
 
 def _hush(on_all: Callable[..., Any]) -> None:

@@ -6,6 +6,8 @@ the test reads.
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from functools import partial
@@ -43,7 +45,7 @@ from daskpart.collectives import (
 )
 from daskpart.collectives.transports import mpi as on_mpi
 from daskpart.collectives.transports.placement import WorkersBusyError
-from daskpart.errors import InputError, WorkerLostError
+from daskpart.errors import DivergenceError, InputError, WorkerLostError
 
 
 def same_bits(client):
@@ -82,6 +84,7 @@ def faults(client):
     assert_timeout_names_both(make)
     assert_cancelled_run_ends(make, client)
     assert_a_rank_that_ends_is_told(make, client)
+    ctrl_c_amid_a_sweep(client)
     more_ranks_than_threads(client)
     a_client_that_goes_away(client)
     assert not any(client.run(groups).values())
@@ -89,6 +92,38 @@ def faults(client):
         ring_of_values(mpi, [(3,)])
     assert_nothing_left(client)
     print("spmd: faults leave nothing behind", flush=True)
+
+
+def fail(comm, numbers):
+    raise DivergenceError("went to infinity")
+
+
+def sweep_for_long(comm):
+    for _ in range(200):
+        comm.endpoint.take_in()
+        time.sleep(5e-3)
+
+
+def many_sums(comm, numbers, *, n):
+    for _ in range(n):
+        total = allreduce(comm, numbers)
+    return total
+
+
+def ctrl_c_amid_a_sweep(client):
+    """The next run begins when it is over: no rank's message is taken away from it."""
+    with (
+        MpiCommunicator(4, client, timeout=BOUND) as mpi,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        numbers = mpi.settle(mpi.values([1] * 4))
+        patch.setattr(on_mpi, "take_in_all", sweep_for_long)
+        timer = threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            mpi.run(fail, numbers)
+        assert mpi.run(many_sums, numbers, n=50).result() == 4
+        timer.join()
 
 
 def groups():

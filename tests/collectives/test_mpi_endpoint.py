@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import sys
 import threading
@@ -11,10 +10,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from distributed.core import Status
 
 from daskpart.collectives.transports import mpi, wire
-from daskpart.collectives.transports import worker as on_worker
 from daskpart.collectives.transports.mailbox import Call, Mailbox
 
 CALL = Call(1, 1, "expand 0")
@@ -90,7 +87,7 @@ def endpoint(message):
 
 
 def test_a_sweep_leaves_no_receive_under_way_without_its_buffer(endpoint):
-    mpi.take_in_all([endpoint])
+    mpi.take_in_all(SimpleNamespace(endpoint=endpoint))
 
 
 def test_a_sweep_waits_for_what_has_begun_to_come(message):
@@ -101,7 +98,7 @@ def test_a_sweep_waits_for_what_has_begun_to_come(message):
     endpoint.connect()
     whole = threading.Timer(4 * mpi._SWEEP_SECONDS, setattr, (message, "come", True))
     whole.start()
-    mpi.take_in_all([endpoint])
+    mpi.take_in_all(SimpleNamespace(endpoint=endpoint))
     whole.join()
     np.testing.assert_array_equal(mailbox.take(CALL, 1), np.ones(2))
     endpoint.close(whole=False)
@@ -121,34 +118,3 @@ def test_what_follows_a_message_that_did_not_come_whole_is_not_read(endpoint, me
     with pytest.raises(TimeoutError, match="rank 1 did not come whole before; make a new"):
         endpoint.receive(CALL, 1)
     assert next(message.given) is message
-
-
-def test_a_run_begins_when_the_sweep_is_over(monkeypatch):
-    """Which goes on where the driver was interrupted as it waited for it."""
-    worker = SimpleNamespace(
-        address="here", extensions={}, handlers={}, periodic_callbacks={}, status=Status.running,
-        state=SimpleNamespace(tasks={}),
-    )  # fmt: skip
-    swept = threading.Event()
-    monkeypatch.setattr(mpi, "take_in_all", lambda endpoints: swept.wait(20))
-
-    async def sweep_and_run():
-        await on_worker.open_session(
-            on_worker.SessionSpec("abc", ("here",), None, 1.0, 1.0), worker
-        )
-        session = on_worker.RankHost.of(worker).sessions["abc"]
-        sweeping = asyncio.create_task(mpi.sweep("abc", worker))
-        await asyncio.sleep(0.01)
-        running = asyncio.create_task(session.execute("a request", {}))
-        await asyncio.sleep(0.1)
-        assert session._queues[0].empty()
-        swept.set()
-        await sweeping
-        await asyncio.sleep(0.1)
-        asked, _, answer = session._queues[0].get_nowait()
-        answer.set_result(b"done")
-        assert (asked, await running) == ("a request", [b"done"])
-        await on_worker.close_session("abc", 1.0, worker)
-        session._watcher.cancel()
-
-    asyncio.run(sweep_and_run())

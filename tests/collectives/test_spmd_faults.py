@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from distributed import get_worker
 from spmd_steps import (
     BOUND,
     assert_a_rank_that_ends_is_told,
@@ -33,6 +34,15 @@ def busy(communicator, n=10):
     """A run that takes a while: the other ranks wait for rank 1 again and again."""
     numbers = communicator.values(list(range(N_RANKS)))
     return communicator.run(slow_sums, numbers, seconds=0.2, n=n).result()
+
+
+def cut_off(comm, numbers):
+    """The worker of rank 1 lives and the scheduler holds it for well, but the answer is lost."""
+    if comm.rank == 1:
+        worker = get_worker()
+        worker.loop.add_callback(lambda: [each.abort() for each in list(worker._comms)])
+        time.sleep(0.5)
+    return allreduce(comm, numbers).result()
 
 
 def assert_usable(client):
@@ -109,6 +119,15 @@ def test_a_worker_killed_in_the_middle(own_client):
         communicator.gather(communicator.values([1] * N_RANKS))
     communicator.close()
     own_client.wait_for_workers(2, timeout=60)  # the nanny starts another
+    assert_nothing_left(own_client)
+    assert_usable(own_client)
+
+
+def test_a_connection_that_breaks_is_a_loss(own_client):
+    """So that a fit goes on, although no worker is gone."""
+    with DaskCommunicator(N_RANKS, own_client) as communicator:
+        with pytest.raises(WorkerLostError, match="connection to a worker or to the scheduler"):
+            communicator.run(cut_off, communicator.values([1] * N_RANKS))
     assert_nothing_left(own_client)
     assert_usable(own_client)
 

@@ -261,3 +261,34 @@ def test_workers_under_mpiexec_find_the_module_of_a_user(mpiexec, tmp_path, run_
     losses = [np.genfromtxt(tmp_path / out / "history.csv", names=True, delimiter=",")["loss"]
               for out in ("mpi", "one")]  # fmt: skip
     np.testing.assert_array_equal(*losses)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("module", ["mpi", "cluster"])
+@pytest.mark.parametrize("stop", ["SIGINT", "SIGTERM"])
+def test_a_signal_while_all_wait_for_the_client_ends_the_job(
+    mpiexec, module, stop, tmp_path, rating_file
+):
+    """While the cluster starts, and while it ends: not one of the processes is left waiting."""
+    step = {"mpi": "initialize", "cluster": "_hush"}[module]
+    arguments = ["fit", "mf", str(rating_file), *SMALL_FIT, "--cluster", "mpi", "--no-plots"]
+    code = (
+        "import os, signal\n"
+        "from daskpart import cli\n"
+        f"import daskpart._cli.{module} as module\n"
+        f"usual = module.{step}\n"
+        "def pressed(*given):\n"
+        "    if cli.MpiPlace.from_environment().speaks:\n"
+        f"        os.kill(os.getpid(), signal.{stop})\n"
+        "    usual(*given)\n"
+        f"module.{step} = pressed\n"
+        f"cli.main({[*arguments, '--out', str(tmp_path)]!r})\n"
+    )
+    done = subprocess.run(
+        [mpiexec, "-n", "5", sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == {"SIGINT": INTERRUPTED, "SIGTERM": TERMINATED}[stop], done.stderr
+    assert "Traceback" not in done.stderr and "interrupted" in done.stderr
