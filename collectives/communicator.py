@@ -217,8 +217,24 @@ class Communicator(ABC):
     ) -> PerRank:
         """Like `map`, but the function may overwrite its first argument, and gives it back.
 
-        The handle `state` is spent by this. A transport that may run a step twice hands the
-        function a copy (`duplicate`), the others the state itself.
+        A transport that may run a step twice hands the function a copy (`duplicate`), the others
+        the state itself.
+
+        Parameters
+        ----------
+        function : callable
+            ``function(state, *values, **static)`` gives the new state; see `map`.
+        state : PerRank
+            Spent by this: go on with what comes back.
+        *values : PerRank or Replicated
+            Not to be changed.
+        **static : object
+            Small plain values, the same on every rank.
+
+        Raises
+        ------
+        InputError, Exception
+            As `map`. After an error `state` is lost.
         """
         self._check_step((state, *values), static)
         new_state = self._map(function, state, values, static)
@@ -249,7 +265,21 @@ class Communicator(ABC):
     def prepare_all(
         self, plans: Sequence[Plan], numbering: PerRank, labels: Sequence[str] | None = None
     ) -> list[PreparedPlan]:
-        """`prepare` many plans over one numbering in a single step."""
+        """`prepare` many plans over one numbering in a single step.
+
+        Parameters
+        ----------
+        plans : sequence of Plan
+        numbering : PerRank
+            As of `prepare`, for all of them.
+        labels : sequence of str, optional
+            Under which each is counted. Default: its kind.
+
+        Raises
+        ------
+        InputError
+            As `prepare`; also for labels of another number than the plans.
+        """
         require_same_ranks(plans, self.n_ranks)
         for plan in plans:
             if isinstance(plan, EmbeddedPlan):
@@ -342,6 +372,9 @@ class Communicator(ABC):
             ``combine(state, inbox, *values, **static)`` gives the new state, without `state` where
             that is None; of a `post` it gets an `Inbox`, of a `post_values` a `ValueInbox`. It is
             called on every rank, with an empty inbox where nothing arrives.
+        *values : PerRank or Replicated
+        **static : object
+            As of `map`.
 
         Raises
         ------
@@ -366,6 +399,17 @@ class Communicator(ABC):
 
         Counted as a star: each rank but 0 sends its value to rank 0 and gets the result back,
         2·(n_ranks - 1) messages.
+
+        Parameters
+        ----------
+        values : PerRank
+            One value a rank, of any kind that can be pickled.
+        function : callable
+            Gets all of them, in order of rank; changes none.
+        label : str
+            Under which the messages are counted.
+        **static : object
+            Small plain values, the same on every rank.
         """
         self._check_step((values,), static)
         return self._fold(values, function, label, static)

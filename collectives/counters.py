@@ -97,7 +97,14 @@ class PlanStatistics:
 
     @classmethod
     def of_records(cls, records: Sequence[RoundRecord], n_ranks: int) -> PlanStatistics:
-        """Count the rounds of a plan, one pass over the messages."""
+        """Count the rounds of a plan, one pass over the messages.
+
+        Parameters
+        ----------
+        records : sequence of RoundRecord
+            A round each.
+        n_ranks : int
+        """
         totals = [record.totals(n_ranks) for record in records]
         return cls(*(np.stack([found[name] for found in totals]) for name in QUANTITIES[:4]))
 
@@ -210,7 +217,19 @@ class Counters:
         rows: ArrayLike,
         nbytes: ArrayLike,
     ) -> None:
-        """Note a round by what a `RoundRecord` is made of; equal ones share one."""
+        """Note a round of messages; equal rounds share one `RoundRecord`.
+
+        Parameters
+        ----------
+        label : str
+            What it is counted under.
+        index : int
+            Its place in a plan of several rounds, from 0.
+        source, destination : int[n_messages]
+            Ranks.
+        rows, nbytes : int[n_messages]
+            Of each message.
+        """
         columns = np.array([source, destination, rows, nbytes], np.int64)
         key = label, index, columns.tobytes()
         if key not in self._known:

@@ -265,7 +265,17 @@ class Plan:
         ]  # fmt: skip
 
     def predicted_seconds(self, alpha: float, beta: float, row_bytes: float) -> float:
-        """Time of the plan when a message of b bytes takes α + βb: `PlanStatistics.seconds`."""
+        """Seconds of the plan when a message of b bytes takes α + βb, round after round.
+
+        Parameters
+        ----------
+        alpha : float
+            Seconds a message.
+        beta : float
+            Seconds a byte.
+        row_bytes : float
+            Bytes a row.
+        """
         return self.statistics().seconds(alpha, beta, row_bytes)
 
     def traffic(self) -> NDArray[np.int64]:

@@ -50,7 +50,20 @@ class Reduction:
     def combined(
         self, low: NDArray[Any], high: NDArray[Any], out: NDArray[Any] | None = None
     ) -> NDArray[Any]:
-        """Arrays of one shape and dtype combined, in that dtype; `out` may be one of them."""
+        """Two arrays combined.
+
+        Parameters
+        ----------
+        low, high : ndarray
+            Of one shape and dtype; `low` is of the lower rank.
+        out : ndarray, optional
+            Where to write to; may be one of them. Default: a new array.
+
+        Returns
+        -------
+        ndarray
+            Of their shape and dtype.
+        """
         if not isinstance(self.combine, np.ufunc):
             return np.asarray(self.combine(low, high), low.dtype)
         out = empty_like(low) if out is None else out

@@ -115,7 +115,7 @@ class Stream:
         return self
 
     def of_range(self, lower: int, upper: int) -> Stream:
-        """The part of the indices ``[lower, upper)``; a view."""
+        """The part of the indices from `lower` to below `upper`, as a view."""
         if (lower, upper) == (self.lower, self.upper):
             return self
         return self.of_ranges([(lower, upper)])[0]
@@ -135,7 +135,17 @@ class Stream:
     def replaced(
         self, values: NDArray[Any], indices: NDArray[Any] | None, lower: int, upper: int
     ) -> Stream:
-        """Another content for a range of the same vector."""
+        """Another content for a range of the same vector.
+
+        Parameters
+        ----------
+        values : ndarray
+            Of the entries; of all of the range where `indices` is None.
+        indices : ndarray or None
+            Rising, at least `lower` and below `upper`; None: dense.
+        lower, upper : int
+            The range.
+        """
         of_vector = (self.shape, self.cuts)
         return Stream(self.size, values, indices, self.neutral, lower, upper, *of_vector)
 

@@ -124,7 +124,13 @@ class Timeline:
         return dict(sorted(total.items(), key=lambda entry: -entry[1]))
 
     def between(self, begin: float, end: float) -> Timeline:
-        """The part from `begin` to `end`, in seconds since the first span; spans are cut."""
+        """A part of it; spans that begin before or end after it are cut.
+
+        Parameters
+        ----------
+        begin, end : float
+            Seconds since the first span began.
+        """
         part = Timeline(self.n_ranks)
         begin, end = self.begin + begin, self.begin + end
         for span in self.spans:

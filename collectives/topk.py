@@ -55,7 +55,16 @@ class Feedback:
 
     @classmethod
     def zeros(cls, size: int, dtype: DTypeLike = np.float32, rank: int = 0) -> Feedback:
-        """Of a rank that has sent everything."""
+        """Of a rank that has sent everything.
+
+        Parameters
+        ----------
+        size : int
+            Entries of a gradient.
+        dtype : dtype
+            Of a gradient.
+        rank : int
+        """
         return cls(np.zeros(size, dtype), rank)
 
 
@@ -91,7 +100,15 @@ class _Selection(ABC):
 
     @abstractmethod
     def selected(self, values: NDArray[Any], feedback: Feedback | None = None) -> NDArray[np.int64]:
-        """Indices of what is sent, rising."""
+        """Indices of what is sent, rising, int64.
+
+        Parameters
+        ----------
+        values : ndarray of shape (size,)
+            Gradient and residual added.
+        feedback : Feedback, optional
+            Rank and step, where chance has a part in it.
+        """
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,7 @@ def predict_command(folder: Path, pairs: Path, output: Path | None) -> None:
     """A number for each line of PAIRS, a CSV or Parquet table with columns of users and items.
 
     Pairs with a user or an item that the model of FOLDER does not know are counted, and get the
-    mean.
+    mean; by implicit factors 0.
 
     \b
     daskpart predict run pairs.csv --output predicted.csv

@@ -231,7 +231,10 @@ def from_coordinates(
     zeros_suffice : bool
         Whether values may all be zeros, as in a part of a tensor.
 
-    Errors and warnings are those of `as_tensor`.
+    Raises
+    ------
+    InputError
+        As `as_tensor`, which also says what is warned of.
     """
     one_of(missing, "missing", ("zero", "unknown"))
     extents = _checked_shape(shape)

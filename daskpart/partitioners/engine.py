@@ -68,6 +68,16 @@ class Engine(Protocol):
     ) -> np.ndarray:
         """Cut into K parts at once, at a small connectivity - 1.
 
+        Parameters
+        ----------
+        hypergraph : Hypergraph
+        n_parts : int
+            K.
+        epsilon : float
+            Share of the mean by which a part may be heavier.
+        random_state : int
+            The same gives the same parts.
+
         Returns
         -------
         int32[n_vertices]

@@ -86,7 +86,26 @@ def spy_form(
     names: tuple[str, str] = ("row", "column"),
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw nonzeros in a given bordered order; see `spy`, which makes the order first."""
+    """Draw nonzeros in a given bordered order; see `spy`, which makes the order first.
+
+    Parameters
+    ----------
+    rows, columns : int array of shape (nnz,)
+        Of the nonzeros, in any order.
+    shape : (int, int)
+        Of the matrix.
+    form : BorderedForm
+        From `bordered_form`.
+    names : (str, str)
+        Of a row and of a column.
+    ax : matplotlib.axes.Axes, optional
+        Drawn on; default: a new one.
+
+    Raises
+    ------
+    InputError
+        For no nonzeros, or one that is not in the matrix.
+    """
     require_like(form, "form", ("row_order", "column_order"), "what bordered_form gives")
     row_of, column_of, shape = checked_entries(rows, columns, shape)
     if not len(row_of):

@@ -98,8 +98,8 @@ def read(path: str | os.PathLike[str], format: str | None = None, **options: Any
     Warns
     -----
     DaskpartWarning
-        A cell occurs more than once (the last value is kept; of a tensor, values are summed); a
-        .tns mode is 0-based.
+        A cell occurs more than once (the last value is kept; of edges and tensors, values are
+        summed); a .tns mode is 0-based.
 
     Notes
     -----

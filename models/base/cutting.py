@@ -120,8 +120,8 @@ def weighed_cut(
     possible, look = plain * a_byte, PILOT_SECONDS * n_pins
     if possible <= look:
         reason = (
-            f"over {transport} all messages of {steps} steps take some {possible:.2g} s, a look "
-            f"for a cut {look:.2g} s"
+            f"over {transport} the bytes of {steps} steps take some {possible:.2g} s, a look for a "
+            f"cut {look:.2g} s"
         )
         return Weighed(block, "block", reason)
     pilot = cuts.make("parsa")

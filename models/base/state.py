@@ -61,7 +61,15 @@ def _declared(lies: Lies, default: Any, factory: Any) -> Any:
 
 
 def rows_of(axis: str, default: Any = MISSING) -> Any:
-    """A field whose rows belong to the entries of an axis, each on the rank that has the entry."""
+    """A field whose rows belong to the entries of an axis, each on the rank that has the entry.
+
+    Parameters
+    ----------
+    axis : str
+        Such as "user"; plans say which rank has what of it.
+    default : object, optional
+        Of a state that is made without the field.
+    """
     return _declared(Lies("rows", axis), default, MISSING)
 
 
@@ -71,7 +79,13 @@ def rows_of_each(axes: str) -> Any:
 
 
 def replicated(default: Any = MISSING, default_factory: Any = MISSING) -> Any:
-    """A field that every rank holds whole: an array, or a list or dict of arrays."""
+    """A field that every rank holds whole: an array, or a list or dict of arrays.
+
+    Parameters
+    ----------
+    default, default_factory
+        As of `dataclasses.field`.
+    """
     return _declared(Lies("replicated"), default, default_factory)
 
 
@@ -86,7 +100,13 @@ def labels_of_each(axes: str) -> Any:
 
 
 def scalar(default: Any = MISSING, default_factory: Any = MISSING) -> Any:
-    """A plain value: what JSON takes."""
+    """A plain value: what JSON takes.
+
+    Parameters
+    ----------
+    default, default_factory
+        As of `dataclasses.field`.
+    """
     return _declared(Lies("scalar"), default, default_factory)
 
 

@@ -127,7 +127,18 @@ class Text(ABC):
 
     @abstractmethod
     def run(self, first: int, last: int) -> list[Step]:
-        """Do steps `first` to `last` in one run, or fewer; gives what each measured."""
+        """Do some steps in one run.
+
+        Parameters
+        ----------
+        first, last : int
+            Numbers of the steps, from 1 on. Fewer may be done, in this order.
+
+        Returns
+        -------
+        list of Step
+            What each measured.
+        """
 
     @abstractmethod
     def gather(self, state: State) -> State:

@@ -249,9 +249,10 @@ class Trainer:
             if self._at < good:
                 self._counted(text, self._steps(text, good))
             self._keep(text)
+        kept = f"The state after {self.unit} {self.kept.epoch} is kept."
         raise DivergenceError(
-            f"training diverged in {self.unit} {wrong.number}: {text.advice(wrong)} The state "
-            f"after {self.unit} {self.kept.epoch} is kept."
+            f"training diverged in {self.unit} {wrong.number}: {text.advice(wrong)} "
+            + (kept if self.kept.epoch else "No state is kept, as none was trained before it.")
         )
 
     # -- the kept state ---

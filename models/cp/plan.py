@@ -261,7 +261,15 @@ class CPPlan(FitPlan):
         )
 
     def predicted_seconds(self, alpha: float, beta: float) -> float:
-        """Time of the messages of an iteration when one of b bytes takes α + βb."""
+        """Seconds of the messages of an iteration when one of b bytes takes α + βb.
+
+        Parameters
+        ----------
+        alpha : float
+            Seconds a message.
+        beta : float
+            Seconds a byte.
+        """
         choice = self.choice
         total = sum(
             plan.predicted_seconds(alpha, beta, row_bytes)

@@ -295,6 +295,13 @@ def test_divergence_names_epoch_and_rate(ratings):
         assert diverging.state_.is_finite()
 
 
+def test_divergence_in_the_first_epoch_promises_no_state(ratings):
+    diverging = model(learning_rate="constant", initial_learning_rate=1e6)
+    with pytest.raises(DivergenceError, match=r"in epoch 1: .* No state is kept"):
+        diverging.fit(ratings)
+    assert not hasattr(diverging, "state_")
+
+
 def test_divergence_keeps_the_last_finite_factors(ratings):
     going = model(max_iter=2).fit(ratings)
     kept = going.state_
