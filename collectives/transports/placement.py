@@ -7,8 +7,8 @@ tasks of a graph do not (`place_ranks`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from time import monotonic, sleep
 from typing import Any
 
@@ -57,13 +57,14 @@ def places_by_threads(
         if there is no worker.
     """
     limit = monotonic() + seconds
-    while True:
-        threads = threads_by_worker(client)
-        most = dict.fromkeys(threads, n_ranks) if oversubscribe else threads
-        wrong = [a for a in placement or () if placement.count(a) > most.get(a, 0)]  # type: ignore[union-attr]
-        if (n_ranks <= sum(most.values()) and not wrong) or monotonic() > limit:
-            break
-        sleep(0.1)
+    with workers_called_for(client):
+        while True:
+            threads = threads_by_worker(client)
+            most = dict.fromkeys(threads, n_ranks) if oversubscribe else threads
+            wrong = [a for a in placement or () if placement.count(a) > most.get(a, 0)]  # type: ignore[union-attr]
+            if (n_ranks <= sum(most.values()) and not wrong) or monotonic() > limit:
+                break
+            sleep(0.1)
     listed = ", ".join(f"{address}: {n}" for address, n in threads.items()) or "no workers"
     if n_ranks > sum(most.values()):
         waited = f" after {seconds:g} s" if seconds else ""
@@ -104,13 +105,24 @@ def place_ranks(client: Client, n_ranks: int) -> list[str]:
     return [ordered[rank % len(ordered)] for rank in range(n_ranks)]
 
 
+@contextmanager
+def workers_called_for(client: Client) -> Iterator[None]:
+    """Where there is no worker, have a task wait for one: an adaptive cluster then starts some."""
+    task = None if known_workers(client) else client.submit(int, pure=False)
+    try:
+        yield
+    finally:
+        if task is not None:
+            task.release()
+
+
 def workers_that_came(client: Client) -> Mapping[str, Mapping]:
     """What the scheduler knows of the workers; waits for the first one.
 
     It may be on its way, at the beginning or after a loss.
     """
     _, seconds = time_limits(None, None)
-    with suppress(TimeoutError):
+    with workers_called_for(client), suppress(TimeoutError):
         client.wait_for_workers(1, timeout=seconds)
     if not (workers := known_workers(client)):
         raise InputError(f"The cluster has no workers, and none came in {seconds:g} s; start some.")

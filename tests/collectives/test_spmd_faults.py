@@ -23,7 +23,7 @@ from spmd_steps import (
     slow_sums,
 )
 
-from daskpart.collectives import DaskCommunicator, allreduce
+from daskpart.collectives import DaskCommunicator, allreduce, communicator_for
 from daskpart.errors import WorkerLostError
 
 pytestmark = pytest.mark.cluster
@@ -151,3 +151,19 @@ def test_a_worker_killed_before_the_ranks_are_connected(own_client, seconds):
     own_client.wait_for_workers(2, timeout=60)
     assert_nothing_left(own_client)
     assert_usable(own_client)
+
+
+@pytest.mark.parametrize("transport", ["auto", "dask"])
+def test_an_adaptive_cluster_without_workers_starts_some(transport):
+    """It does so for a task, and waits for workers are none."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=0, threads_per_worker=2, processes=False, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        cluster.adapt(minimum=0, maximum=1, interval="100ms")
+        with communicator_for(transport, 2, client) as communicator:
+            assert allreduce(communicator, communicator.values([1, 2])).result() == 3

@@ -331,7 +331,7 @@ def test_places_never_exceed_threads():
     class Client:
         scheduler = SimpleNamespace(identity=None)
 
-        def sync(self, function, n_workers):
+        def sync(self, function, n_workers, callback_timeout):
             threads = [1, 3, 2, 9]
             states = ["running", "running", "running", "paused"]  # a paused one takes no tasks
             return {

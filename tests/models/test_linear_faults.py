@@ -17,7 +17,8 @@ import scipy.sparse
 from sklearn.datasets import dump_svmlight_file
 
 import daskpart
-from daskpart.errors import DaskpartWarning
+from daskpart.errors import DaskpartWarning, SchedulerLostError
+from daskpart.models.base import trainer
 from daskpart.models.base.callbacks import EpochCallback
 from daskpart.readers import survey
 
@@ -110,6 +111,30 @@ def test_a_worker_that_dies_does_not_change_the_result(path, own_client, kind):
     lost = [each for each in told if issubclass(each.category, DaskpartWarning)]
     assert any("The fit goes on from the end of" in str(each.message) for each in lost)
     assert bits_of(model) == bits_of(make(kind).fit(survey(path)))
+
+
+def test_a_lost_scheduler_ends_the_fit_and_keeps_what_was_done(path, monkeypatch):
+    """There is no cluster to go on with, so nothing is begun anew."""
+    make_text = daskpart.LogisticRegression._text
+
+    def breaking(self: Any, *arguments: Any, **named: Any) -> Any:
+        text = make_text(self, *arguments, **named)
+        run = text.run
+
+        def run_at_first(first: int, last: int) -> Any:
+            if last > 3:
+                raise SchedulerLostError("The scheduler does not answer any more.")
+            return run(first, last)
+
+        text.run = run_at_first
+        return text
+
+    monkeypatch.setattr(daskpart.LogisticRegression, "_text", breaking)
+    monkeypatch.setattr(trainer, "KEEP_AFTER", 0.0)  # the state is gathered after each run
+    model = make("SGD", max_iter=50).set_callbacks(At(3, lambda: None))
+    with pytest.raises(SchedulerLostError, match="does not answer"):
+        model.fit(survey(path))
+    assert model.n_iter_ == 3
 
 
 @pytest.mark.cluster
