@@ -28,7 +28,7 @@ from daskpart.models.base.labels import LabelIndex
 from daskpart.readers.dialect import EDGES, choose_columns
 
 from .operators import narrow
-from .vertex_names import are_numbers, is_default, names_of_rows
+from .vertex_names import are_numbers, in_order, is_default, names_of_rows
 
 _ACCEPTED = (
     "a square scipy.sparse matrix, a sparse.COO, a Dask array of sparse chunks, an "
@@ -106,11 +106,13 @@ def read_graph(
         return Graph(scipy.sparse.csr_array((n_vertices, n_vertices)), own)
     rows, columns, weights, n, own_names = _edges(graph, n_vertices, names, labelled)
     if n_vertices is not None and n != n_vertices:
+        if names is not None:
+            in_order(own_names, names, "features")  # says which is missing, or none of these
         raise InputError(
             f"the graph has {n} vertices, features and labels have {n_vertices} rows: give one "
             "row for each vertex of the graph"
         )
-    weights = as_values(weights).astype(np.float64)
+    weights = as_values(weights, "edge weights").astype(np.float64)
     refuse_nonfinite(weights, (rows, columns), ("source", "target"), "edge weights")
     built = scipy.sparse.coo_array((weights, (rows, columns)), shape=(n, n)).tocsr()
     built.sum_duplicates()
@@ -166,8 +168,12 @@ def _edges(
 
         rows_are_plain = n is not None or (labelled is not None and is_default(labelled))
         nodes = _rising(list(graph.nodes), names is None and rows_are_plain)
-        # its COO has a loop three times, one of them negative; parallel edges are summed by it
-        matrix = networkx.to_scipy_sparse_array(graph, nodes, weight="weight").tocoo()
+        try:
+            # its COO has a loop three times, one of them negative; parallel edges are summed by it
+            matrix = networkx.to_scipy_sparse_array(graph, nodes, weight="weight").tocoo()
+        except (TypeError, ValueError):
+            _refuse_weights(graph)
+            raise
         plain = nodes == list(range(len(nodes))) and nodes == list(graph.nodes)
         labels = None if plain else as_labels(pd.Series(nodes, dtype=object).to_numpy())
         return *matrix.coords, matrix.data, len(nodes), labels
@@ -192,6 +198,16 @@ def _edges(
     return rows, columns, values, _side(shape), None
 
 
+def _refuse_weights(graph: Any) -> None:
+    """Refuse a weight of networkx that is no number; the words of scipy name no edge."""
+    for source, target, weight in graph.edges(data="weight", default=1):
+        if not isinstance(weight, int | float | np.number | np.bool_):
+            raise InputError(
+                f"the edge from {source!r} to {target!r} has the weight {weight!r}: edge weights "
+                "must be numbers; an edge without the attribute weighs 1"
+            )
+
+
 def _rising(nodes: list[Any], rows_have_no_names: bool) -> list[Any]:
     """Nodes of networkx in rising order where they are numbers, else in their own.
 
@@ -201,8 +217,11 @@ def _rising(nodes: list[Any], rows_have_no_names: bool) -> list[Any]:
         return nodes
     rising = sorted(nodes)
     if rising != nodes and rows_have_no_names:
+        falls = next(i for i, own in enumerate(nodes) if own != rising[i])
+        begin = max(falls - 2, 0)
+        shown = "… " * (begin > 0) + str(nodes[begin : falls + 2])[1:-1]
         warnings.warn(
-            f"the nodes of the graph are numbers in the order {str(nodes[:4])[1:-1]} …, and rows "
+            f"the nodes of the graph are numbers in the order {shown} …, and rows "
             "of features or labels have no names: these are taken to go by number, from "
             f"{rising[0]}. To say otherwise give a DataFrame, or a Series, whose index names nodes",
             DaskpartWarning,
@@ -234,6 +253,11 @@ def _array_columns(edges: NDArray[Any]) -> tuple[Any, Any, Any]:
 
 def _frame_of(edges: Any) -> pd.DataFrame:
     """A list of edges as a table; of networkx's edge attributes the weight."""
+    if _is_pair_of_ends(edges):
+        raise InputError(
+            "the graph is a pair of arrays, as DGL has its edges (src, dst), whose targets read "
+            "their sources: give np.stack([dst, src], axis=1)"
+        )
     lengths = {len(edge) if isinstance(edge, list | tuple | np.ndarray) else 0 for edge in edges}
     if len(lengths) > 1 or not lengths <= {2, 3}:
         raise InputError(
@@ -244,6 +268,15 @@ def _frame_of(edges: Any) -> pd.DataFrame:
     if len(columns) == 3 and all(isinstance(each, dict) for each in columns[2]):
         columns[2] = [each.get("weight", 1) for each in columns[2]]
     return pd.DataFrame(dict(enumerate(columns)))
+
+
+def _is_pair_of_ends(edges: Any) -> bool:
+    """Whether these are all sources and all targets, not two edges."""
+    if len(edges) != 2 or not all(hasattr(each, "shape") or isinstance(each, list | tuple)
+                                  for each in edges):  # fmt: skip
+        return False
+    are_arrays = isinstance(edges, tuple) and all(hasattr(each, "shape") for each in edges)
+    return len(edges[0]) == len(edges[1]) and (are_arrays or len(edges[0]) > 3)
 
 
 def _frame_columns(frame: Any) -> tuple[Any, Any, Any]:
@@ -302,7 +335,14 @@ def _edge_list(
             )
         return places[: len(source)], places[len(source) :], weights, n, None
     else:
-        places = LabelIndex(names, len(names), "vertex").positions(ends)
+        places = LabelIndex(names, len(names), "vertex").find(ends)
+        if (places < 0).any():
+            without = ends[places < 0]
+            raise InputError(
+                f"edges name {without.tolist()[0]!r}, which no row of features has as its name "
+                f"(those are {', '.join(map(repr, names[:3].tolist()))} …); vertices without a "
+                f"row: {len(pd.unique(without)):,}. Give a row for each"
+            )
     n_names = len(names)
     return places[: len(source)], places[len(source) :], weights, n_names, names
 

@@ -3,6 +3,7 @@
 unlabelled    of classes −1, NaN or None      (in a table of several columns: NaN in any, or −1 in
                                               all; among texts "-1" and "")
               of numbers NaN, in any column
+              of either what a numpy.ma.MaskedArray masks
 
 Pandas and scikit-learn are imported where y is read: ranks, which import this file too, never do.
 """
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart.containers.coordinates import is_a
+from daskpart.containers.coordinates import as_labels, is_a
 from daskpart.errors import InputError
 
 
@@ -62,6 +63,11 @@ class Targets:
 def _plain(y: Any) -> NDArray[Any]:
     if is_a(y, "xarray", "DataArray") or is_a(y, "dask.array", "Array"):
         y = np.asarray(y)
+    if np.ma.isMaskedArray(y):
+        masked, y = np.ma.getmaskarray(y), np.ma.getdata(y).astype(object)
+        y[masked] = None
+    if hasattr(y, "toarray"):  # of scipy, as MultiLabelBinarizer gives it
+        y = y.toarray()
     if hasattr(y, "to_numpy"):
         y = y.to_numpy()
     found = np.asarray(y)
@@ -86,7 +92,7 @@ def class_targets(y: Any, classes: Any = None, *, to_judge: bool = False) -> Tar
     y : array-like
     classes : ndarray or None
         All classes there are, each once, in the order of the outputs, which is that of the columns
-        of a table; None: those in y, sorted, or the numbers of the columns.
+        of a table; None: those in y, sorted, or the names of the columns, else their numbers.
     to_judge : bool
         Of a model that knows `classes`: other labels count, as number −1, which no answer has.
 
@@ -99,7 +105,7 @@ def class_targets(y: Any, classes: Any = None, *, to_judge: bool = False) -> Tar
 
     given = _plain(y)
     if given.ndim == 2:
-        return _several(given, classes)
+        return _several(*_columns_as_classes(y, given, classes))
     unknown = pd.isna(given)
     plain = (int, float, np.integer, np.floating)
     if given.dtype.kind in "iuf" or all(isinstance(label, plain) for label in given[~unknown]):
@@ -142,6 +148,20 @@ def class_targets(y: Any, classes: Any = None, *, to_judge: bool = False) -> Tar
     values = np.full(len(given), -1, np.int64)
     values[~unknown] = codes
     return Targets(values, ~unknown, found, len(found), "classes")
+
+
+def _columns_as_classes(y: Any, given: NDArray[Any], classes: NDArray[Any] | None) -> Any:
+    """A table and its classes, as the columns of a DataFrame name them, in their order."""
+    if not hasattr(y, "columns"):
+        return given, classes
+    names = as_labels(y.columns.to_numpy())
+    plain = np.arange(len(names))
+    if classes is None or np.array_equal(names, plain) or np.array_equal(classes, plain):
+        return given, names if classes is None else classes
+    places = {name: place for place, name in enumerate(names.tolist())}
+    if set(places) != set(classes.tolist()):
+        raise InputError(f"y has the columns {names.tolist()}, the classes are {classes.tolist()}")
+    return given[:, [places[name] for name in classes.tolist()]], classes
 
 
 def _several(given: NDArray[Any], classes: NDArray[Any] | None) -> Targets:

@@ -68,10 +68,12 @@ def in_order(names: NDArray[Any] | None, given: NDArray[Any] | None, what: str) 
         For names that the graph does not have, or that are missing.
     """
     order = rows_by_name(names, given, what)
-    if order is not None and (order < 0).any():
+    if names is not None and order is not None and (order < 0).any():
         lacking = int((order < 0).sum())
+        first = names[[np.argmin(order)]].tolist()[0]
         raise InputError(
-            f"{what} name {len(order) - lacking} of the {len(order)} vertices: give a row for each"
+            f"{what} name {len(order) - lacking:,} of the {len(order):,} vertices, and not "
+            f"{first!r}: give a row for each"
         )
     return order
 
@@ -88,9 +90,10 @@ def rows_by_name(names: NDArray[Any] | None, given: NDArray[Any] | None, what: s
         return None
     places = LabelIndex(names, len(names), "vertex").find(given)
     if (places < 0).any():
+        first, some = given[places < 0].tolist()[0], ", ".join(map(repr, names[:3].tolist()))
         raise InputError(
-            f"{what} name {given[places < 0].tolist()[0]!r}, which is no vertex of the graph; "
-            f"names that are none: {int((places < 0).sum()):,}"
+            f"{what} name {first!r}, which is no vertex of the graph (those are {some} …); names "
+            f"that are none: {int((places < 0).sum()):,}"
         )
     order = np.full(len(names), -1, np.int64)
     order[places] = np.arange(len(places))
