@@ -335,6 +335,7 @@ def _read(
     try:
         chosen = format or (suffix_format(source) or "ratings" if of_table else None)
         chosen = chosen or detect(location(source), among, table)
+        chosen = table if chosen == "parquet" and table else chosen
         if of_table and chosen not in _HAVE_COLUMNS:
             raise InputError(
                 f"{source} is read as {chosen}, no table: leave --user, --item and --rating away"

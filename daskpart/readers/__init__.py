@@ -68,7 +68,8 @@ def read(path: str | os.PathLike[str], format: str | None = None, **options: Any
         ratings     ``u.data`` (tabs), ``ratings.dat``      DataArray ``rating``, dims user,
                     (``::``), ``ratings.csv`` (header);     item, float32 over sparse.COO,
                     timestamps are left out                 ids as coordinates
-        parquet     frame with user, item, rating           as ratings
+        parquet     frame with user, item, rating           as ratings; where columns are source
+                                                            and target, as edges
         adjacency   ``user item item ...``                  as ratings, all 1
         edges       ``source target [weight]``, by number   DataArray ``weight``, dims source,
                     or name, also under a header            target, square, float32

@@ -30,7 +30,7 @@ FORMATS = {
     "npz": "scipy.sparse.save_npz, sparse.save_npz, or a graph with adj_indptr",
     "tns": "FROSTT tensor: an index a mode and the value, in lines",
     "libsvm": "label index:value index:value ... in lines",
-    "parquet": "a ratings frame with user, item, rating columns",
+    "parquet": "a frame with user, item, rating columns, or source, target, weight",
     "hgr": "hMETIS hypergraph: a net in a line",
     "patoh": "PaToH hypergraph: a net in a line, then the weights",
     "metis": "METIS graph: the neighbours of a vertex in a line",

@@ -21,11 +21,11 @@ from daskpart.containers.coordinates import as_labels
 from daskpart.errors import InputError, ReadError
 
 from .assembly import cast_values, expected_value, labelled, value_type
-from .detection import is_number
-from .dialect import RATINGS, Dialect, Relation, choose_columns
+from .detection import is_number, names_edges
+from .dialect import EDGES, RATINGS, Dialect, Relation, choose_columns
 from .messages import about_commas
 from .scanning import LARGEST_ID
-from .streams import opened
+from .streams import head, opened
 
 
 def read_parquet(
@@ -33,23 +33,58 @@ def read_parquet(
     *,
     columns: Sequence[str | int] | None = None,
     dtype: np.typing.DTypeLike = np.float32,
-    repeats: Literal["last", "sum"] = "last",
+    repeats: Literal["last", "sum"] | None = None,
 ) -> xarray.DataArray:
-    """Read a ratings frame from a parquet file; options and result as `read_ratings`."""
+    """Read a frame from a parquet file; options and result as `read_ratings`.
+
+    One whose columns name a source and a target is read as `read_edges` does.
+    """
+    frame = _parquet_frame(path)
+    are_edges = columns is None and names_edges([str(name) for name in frame.columns])
+    return _from_parquet(frame, path, EDGES if are_edges else RATINGS, columns, dtype, repeats)
+
+
+def read_parquet_edges(
+    path: str,
+    columns: Sequence[str | int] | None,
+    dtype: np.typing.DTypeLike,
+    repeats: Literal["last", "sum"],
+) -> xarray.DataArray:
+    """Read edges from a parquet file, whatever its columns are called; as `read_edges`."""
+    return _from_parquet(_parquet_frame(path), path, EDGES, columns, dtype, repeats)
+
+
+def holds_parquet(path: str) -> bool:
+    """Whether a file begins as those of parquet do."""
+    return head(path, 4) == b"PAR1"
+
+
+def _parquet_frame(path: str) -> pandas.DataFrame:
     with opened(path) as stream:
         content = io.BytesIO(stream.read())
     if not content.getbuffer().nbytes:
         raise ReadError(f"{path}: the file is empty")
     try:
         with needs_pyarrow("reading parquet"):
-            frame = pandas.read_parquet(content)
+            return pandas.read_parquet(content)
     except InputError:
         raise
     except (ValueError, OSError, NotImplementedError) as error:
         raise ReadError(f"{path}: not a parquet file that can be read: {error}") from error
+
+
+def _from_parquet(
+    frame: pandas.DataFrame,
+    path: str,
+    relation: Relation,
+    columns: Sequence[str | int] | None,
+    dtype: np.typing.DTypeLike,
+    repeats: Literal["last", "sum"] | None,
+) -> xarray.DataArray:
     names = [str(name) for name in frame.columns]
-    chosen = choose_columns(names, len(names), columns, path)
-    return _from_frame(frame, RATINGS, chosen, value_type(dtype), path, None, repeats)
+    chosen = choose_columns(names, len(names), columns, path, relation)
+    how = repeats or ("sum" if relation.one_side else "last")
+    return _from_frame(frame, relation, chosen, value_type(dtype), path, None, how)
 
 
 def read_table_relation(

@@ -18,6 +18,7 @@ from daskpart.errors import ReadError
 
 from .assembly import value_type
 from .dialect import EDGES, RATINGS
+from .frames import holds_parquet, read_parquet_edges
 from .relations import labelled_relation, read_relation
 from .scanning import read_rows
 
@@ -37,7 +38,7 @@ def read_edges(
     ----------
     path : str
         Separated by blanks, tabs, commas or semicolons; comments from # or % where ids are numbers,
-        else before the first edge alone.
+        else before the first edge alone. Or parquet, of which `header` and `text_ids` say nothing.
     columns : sequence of 2 or 3 str or int, optional
         Names (in the header) or positions of source, target and weight. By default well-known
         names, such as those that Gephi writes, else all columns in this order.
@@ -58,6 +59,8 @@ def read_edges(
         node ids in sorted order, so the matrix is square; over a sparse.COO. An undirected graph
         is as one-sided as its file.
     """
+    if holds_parquet(path):
+        return read_parquet_edges(path, columns, dtype, repeats)
     return read_relation(
         path, EDGES, columns=columns, header=header, text_ids=text_ids, dtype=dtype, repeats=repeats
     )

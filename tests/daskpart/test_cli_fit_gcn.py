@@ -9,6 +9,7 @@ import sys
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.io
 import scipy.sparse
@@ -333,3 +334,16 @@ def test_a_network_is_asked_once(files, tmp_path, run_cli, monkeypatch):
     given = ("--features", files / "X.npy", "--labels", files / "y.txt", *SMALL)
     assert run_cli("fit", "gcn", files / "A.mtx", *given, "--out", tmp_path) == 0
     assert sorted(asked) == [-2, -1]
+
+
+def test_edges_of_any_columns_in_parquet(tmp_path, run_cli, capsys):
+    """A graph is wanted here, so a table is one of edges."""
+    pytest.importorskip("pyarrow")
+    names = [f"p{n}" for n in range(30)]
+    table = pd.DataFrame({"caller": names, "callee": np.roll(names, 1), "minutes": 1.0})
+    table.to_parquet(tmp_path / "calls.parquet")
+    people = pd.DataFrame({"person": names, "team": np.arange(30) // 15})
+    people.to_csv(tmp_path / "teams.csv", index=False)
+    given = ("--labels", tmp_path / "teams.csv", *SMALL, "--out", tmp_path / "out")
+    assert run_cli("fit", "gcn", tmp_path / "calls.parquet", *given) == 0
+    assert "a graph of 30 vertices" in capsys.readouterr().out

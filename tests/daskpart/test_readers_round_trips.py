@@ -198,6 +198,25 @@ def test_parquet(folder: Path) -> None:
         daskpart.read(folder / "r.parquet")
 
 
+def test_edges_in_parquet(folder: Path) -> None:
+    """Told by the names of the columns, or asked for; equal edges are summed, as of other files."""
+    pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame(
+        {"source": ["b", "a", "b"], "target": ["a", "c", "a"], "weight": [1.5, 2, 3]}
+    )
+    frame.to_parquet(folder / "e.parquet")
+    frame.to_csv(folder / "e.csv", index=False)
+    with pytest.warns(DaskpartWarning, match="1 .*repeat"):
+        of_csv = daskpart.read(folder / "e.csv", "edges")
+    for format in (None, "edges"):
+        with pytest.warns(DaskpartWarning, match="1 .*repeat"):
+            assert daskpart.read(folder / "e.parquet", format).equals(of_csv)
+    plain = frame.rename(columns={"source": "from here", "target": "to there"})
+    plain.to_parquet(folder / "plain.parquet")
+    with pytest.warns(DaskpartWarning, match="1 .*repeat"):
+        assert daskpart.read(folder / "plain.parquet", "edges").equals(of_csv)
+
+
 def test_parquet_without_pyarrow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise ImportError("no engine")
