@@ -107,8 +107,10 @@ def _compare(indices: Sequence[npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], npt
     return later, same
 
 
-def as_values(values: npt.ArrayLike) -> npt.NDArray[Any]:
+def as_values(values: npt.ArrayLike, what: str = "ratings") -> npt.NDArray[Any]:
     """Give values as float32 (from float16 and float32) or float64 (from any other number).
+
+    Errors call them `what`.
 
     Raises
     ------
@@ -118,7 +120,7 @@ def as_values(values: npt.ArrayLike) -> npt.NDArray[Any]:
     array = as_array(values, "rating")
     if array.dtype.kind not in "fiub":
         raise InputError(
-            f"ratings of dtype {array.dtype} were given; allowed are real numbers. "
+            f"{what} of dtype {array.dtype} were given; allowed are real numbers. "
             "Convert the values to float first"
         )
     short = array.dtype.kind == "f" and array.dtype.itemsize <= 4

@@ -51,17 +51,47 @@ def is_lazy(X: Any) -> bool:
     return hasattr(inner, "__dask_graph__") and inner.__dask_graph__() is not None
 
 
-def add_place(error: ValueError, X: Any, y: Any = None) -> None:
-    """Note where the first number is that scikit-learn refused as NaN or infinite, if one is."""
+def refused(error: ValueError, X: Any, y: Any = None) -> InputError:
+    """What scikit-learn refused, as an error of ours that says where it is.
+
+    That is where the first number is that is NaN or infinite, or the column that holds text.
+    """
+    words = str(error)
     for name, given in (("X", X), ("y", y)):
-        if not str(error).startswith(f"Input {name} contains"):
-            continue
-        with suppress(TypeError, ValueError):  # of what is no array of numbers
-            if issparse(given):
-                entries: Any = coo_array(given)  # type: ignore[call-overload]
-                values, places = entries.data, np.array(entries.coords)
-                first = places[:, np.argmin(np.isfinite(values))]
-            else:
-                values = np.asarray(given, np.float64)
-                first = np.argwhere(~np.isfinite(values))[0]
-            error.add_note(f"The first is {name}[{', '.join(map(str, first))}].")
+        if words.startswith(f"Input {name} contains"):
+            words = words.splitlines()[0]  # behind it other estimators are praised
+            with suppress(TypeError, ValueError):  # of what is no array of numbers
+                words += f" The first is {_first_not_finite(given, name)}."
+    if words.startswith("could not convert string to float") and hasattr(X, "columns"):
+        texts = (each for each in X.columns if not _holds_numbers(X[each]))
+        column = next(texts, None)
+        if column is not None:
+            words = (
+                f"column {column!r} of X holds text, such as {X[column].iloc[0]!r}: features are "
+                "numbers; encode it, by pandas.get_dummies or so, or leave it out"
+            )
+    return InputError(words)
+
+
+def _first_not_finite(given: Any, name: str) -> str:
+    if issparse(given):
+        entries: Any = coo_array(given)  # type: ignore[call-overload]
+        values, places = entries.data, np.array(entries.coords)
+        first = places[:, np.argmin(np.isfinite(values))]
+    else:
+        first = np.argwhere(~np.isfinite(np.asarray(given, np.float64)))[0]
+    if hasattr(given, "columns"):
+        row, column = (
+            labels.tolist()[place]
+            for labels, place in zip((given.index, given.columns), first, strict=True)
+        )
+        return f"in row {row!r}, column {column!r}"
+    return f"{name}[{', '.join(map(str, first))}]"
+
+
+def _holds_numbers(column: Any) -> bool:
+    try:
+        np.asarray(column, np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -25,7 +25,7 @@ from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
-from daskpart.models.base.problem import add_place
+from daskpart.models.base.problem import refused
 from daskpart.models.base.session import client_for
 from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
@@ -178,13 +178,14 @@ class GraphNetwork(DistributedEstimator):
             where these have names, such as the nodes of networkx or the labels of a DataArray; only
             beside a list of edges between names this is an error. None: the identity.
         y : array-like of shape (n,) or (n, n_columns)
-            Labels. Of several columns each is a class of its own (0 and 1), or a number. Unlabelled
-            is a vertex whose class is −1, NaN or None; of several columns NaN in any, or −1 in all;
-            where y holds numbers (`GCNRegressor`), NaN in any column, and nothing else. A Series or
-            DataFrame whose index names vertices is matched by name, and may leave out those without
-            labels. An array is in the order of the rows of X, and so is pandas' default index where
-            its numbers are no names. A matrix has the names of the rows of X; where X has none, or
-            edges are between numbers, 0 to n − 1 are the names of vertices.
+            Labels. Of several columns each is a class of its own (0 and 1), which has the name of
+            the column in a DataFrame, or a number. Unlabelled is a vertex whose class is −1, NaN or
+            None; of several columns NaN in any, or −1 in all; where y holds numbers
+            (`GCNRegressor`), NaN in any column, and nothing else; and what a MaskedArray masks. A
+            Series or DataFrame whose index names vertices is matched by name, and may leave out
+            those without labels. An array is in the order of the rows of X, and so is pandas'
+            default index where its numbers are no names. A matrix has the names of the rows of X;
+            where X has none, or edges are between numbers, 0 to n − 1 are the names of vertices.
         graph : container, optional
             scipy.sparse, pydata/sparse, Dask array of sparse chunks, DataArray, all square: row i
             says whom vertex i reads; networkx, whose rows are in the order of its nodes, or rising
@@ -346,8 +347,7 @@ class GraphNetwork(DistributedEstimator):
                     self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=reset
                 )
             except ValueError as error:
-                add_place(error, given)
-                raise
+                raise refused(error, given) from error
             order = in_order(read.names, that_name(names, read.names, X.shape[0]), "features")
             X = X if order is None else X[order]
         nobody = np.zeros(read.adjacency.shape[0], bool)
@@ -446,7 +446,9 @@ class GraphNetwork(DistributedEstimator):
         self.partition_ = plan.partition
         self.n_outputs_ = problem.targets.n_outputs
         self.keeps_product_ = plan.network.layers[0].keeps_product
-        self.graph_ = problem.adjacency if problem.adjacency.nnz else None
+        # without edges and features there is still the number of vertices
+        is_needed = problem.adjacency.nnz or problem.features is None
+        self.graph_ = problem.adjacency if is_needed else None
         self.vertex_names_ = problem.names
 
     # -- what a fitted model is good for ---

@@ -30,7 +30,7 @@ from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan
-from daskpart.models.base.problem import add_place, is_lazy
+from daskpart.models.base.problem import is_lazy, refused
 from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State
 from daskpart.models.optimisation.aggregation import (
@@ -186,8 +186,7 @@ class SampleModel(DistributedEstimator):
                 multi_output=self._several_targets,
             )  # fmt: skip
         except ValueError as error:
-            add_place(error, X, y)
-            raise
+            raise refused(error, X, y) from error
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         target, n_outputs, classes = self._targets(y, classes)
         weight, class_weights = self._weights(weight, y, classes, class_weights)
