@@ -6,6 +6,7 @@
     ├── EngineError (RuntimeError)         a partitioning engine failed
     ├── DivergenceError (ArithmeticError)  training left the finite numbers
     └── WorkerLostError (RuntimeError)     a worker that holds a rank went away
+        └── SchedulerLostError             the scheduler does not answer: no cluster is left
 
 This module imports nothing of the house, so every folder may import it.
 """
@@ -35,6 +36,10 @@ class DivergenceError(DaskpartError, ArithmeticError):
 
 class WorkerLostError(DaskpartError, RuntimeError):
     """A worker that holds a rank left while it was needed."""
+
+
+class SchedulerLostError(WorkerLostError):
+    """The scheduler does not answer, so there is no cluster to go on with."""
 
 
 class DaskpartWarning(UserWarning):

@@ -107,11 +107,15 @@ def place_ranks(client: Client, n_ranks: int) -> list[str]:
 def workers_that_came(client: Client) -> Mapping[str, Mapping]:
     """What the scheduler knows of the workers; waits for the first one.
 
-    It may be on its way, at the beginning or after a loss.
+    It may be on its way, at the beginning or after a loss; and an adaptive cluster starts workers
+    when there is a task.
     """
     _, seconds = time_limits(None, None)
+    task = None if known_workers(client) else client.submit(int, pure=False)
     with suppress(TimeoutError):
         client.wait_for_workers(1, timeout=seconds)
+    if task is not None:
+        task.release()
     if not (workers := known_workers(client)):
         raise InputError(f"The cluster has no workers, and none came in {seconds:g} s; start some.")
     return workers

@@ -3,7 +3,7 @@
     key (name, rank)  ──RankPlacement──►  address of the rank's worker
 
 The one file that imports `dask.task_spec`, which is new and may move. It imports nothing of the
-house, so every folder may import it.
+house but errors, so every folder may import it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from dask.task_spec import DataNode, List, Task, TaskRef
 from dask.threaded import get as threaded_get
 
+from daskpart.errors import SchedulerLostError
+
 __all__ = [
     "DataNode",
     "List",
@@ -27,6 +29,8 @@ __all__ = [
     "TaskRef",
     "known_workers",
 ]
+
+_ANSWER_SECONDS = 30.0  # as long as Dask takes to find that nobody is there
 
 
 class PinnedTask(Task):
@@ -98,5 +102,17 @@ def known_workers(client: Any) -> dict[str, dict[str, Any]]:
 
     Not `Client.scheduler_info`: it answers from an attribute that a periodic call of the client
     overwrites with an answer without workers, so once in a while there are none in it.
+
+    Raises
+    ------
+    SchedulerLostError
+        If no answer comes in half a minute.
     """
-    return client.sync(client.scheduler.identity, n_workers=-1)["workers"]
+    ask = client.scheduler.identity
+    try:
+        return client.sync(ask, n_workers=-1, callback_timeout=_ANSWER_SECONDS)["workers"]
+    except OSError as error:  # also a TimeoutError
+        raise SchedulerLostError(
+            f"The scheduler does not answer any more ({error or 'silence'}): start a cluster, "
+            "connect a new client, and go on from a checkpoint with resume=True."
+        ) from error

@@ -22,7 +22,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from daskpart.errors import DaskpartWarning, DivergenceError, WorkerLostError
+from daskpart.errors import (
+    DaskpartWarning,
+    DivergenceError,
+    SchedulerLostError,
+    WorkerLostError,
+)
 
 from .early_stopping import Seen, Watch
 from .interrupts import interrupts_at_the_end
@@ -282,7 +287,8 @@ class Trainer:
                 return work(self._current())
             except WorkerLostError as error:
                 self._losses += 1
-                if self._losses > MAX_LOSSES or interrupted():
+                nowhere = isinstance(error, SchedulerLostError)
+                if nowhere or self._losses > MAX_LOSSES or interrupted():
                     raise
                 warnings.warn(
                     f"{error} The fit goes on from the end of {self.unit} {self.kept.epoch}.",

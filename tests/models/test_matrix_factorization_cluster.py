@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from types import SimpleNamespace
 
 import dask
 import numpy as np
 import pytest
 
 import daskpart
+from daskpart._floor.rank_tasks import known_workers
 from daskpart.collectives import transports
 from daskpart.containers.matrix import as_matrix
-from daskpart.errors import DaskpartWarning, InputError, WorkerLostError
+from daskpart.errors import DaskpartWarning, InputError, SchedulerLostError, WorkerLostError
 from daskpart.models.base.callbacks import EpochCallback
+from daskpart.models.base.trainer import Trainer
 
 OPTIONS = {"eta": 2, "max_iter": 3, "partitioner": "random"}
 
@@ -130,3 +133,37 @@ def test_auto_waits_for_the_first_worker(ratings, monkeypatch):
         fitted = model("auto").fit(ratings)
         timer.join()
         assert fitted.comm_report_.transport == "dask"
+
+
+@pytest.mark.cluster
+def test_an_adaptive_cluster_without_workers_starts_one(ratings):
+    """It does where there is a task; ranks are none before they have a worker."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as adaptive,
+        Client(adaptive) as client,
+        dask.config.set({"daskpart.start-seconds": 10.0}),
+    ):
+        adaptive.adapt(minimum=0, maximum=1, interval="100ms")
+        assert model("auto").fit(ratings, client=client).comm_report_.transport == "dask"
+
+
+def test_a_scheduler_that_is_gone_ends_the_fit(ratings, monkeypatch):
+    """At once: there is nowhere to go on."""
+    client = SimpleNamespace(scheduler=SimpleNamespace(identity=None), sync=silent)
+    begun = []
+
+    def gone(trainer, text, last):
+        begun.append(last)
+        known_workers(client)
+
+    monkeypatch.setattr(Trainer, "_run", gone)
+    with pytest.raises(SchedulerLostError, match="does not answer any more"):
+        model("local").fit(ratings)
+    assert len(begun) == 1
+
+
+def silent(*ask, callback_timeout, **options):
+    assert callback_timeout < 60
+    raise TimeoutError
