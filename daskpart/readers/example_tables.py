@@ -135,7 +135,7 @@ def is_parquet(path: str) -> bool:
 
 def is_table(path: str) -> bool:
     """Whether a name is that of a table, of which a label must be named."""
-    return is_parquet(path) or plain_name(path).endswith(".csv")
+    return is_parquet(path) or plain_name(path).endswith((".csv", ".tsv"))
 
 
 def table_of(path: str, label: str | int) -> Table:

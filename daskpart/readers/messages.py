@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 _MOST_NAMES = 12
+_EMPTY_CELL = re.compile(r"(?:^|[,;\t])\s*(?:[,;\t]|$)")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
@@ -39,3 +40,16 @@ def about_commas(found: str) -> str:
     if not _DECIMAL_COMMA.fullmatch(found):
         return ""
     return f"; decimal commas are not read: write {found.replace(',', '.')}"
+
+
+def about_empty_cells(line: str) -> str:
+    """What to do about a line of a table with an empty cell, to end a message with; else nothing.
+
+    Examples
+    --------
+    >>> about_empty_cells("1,,2"), about_empty_cells("1,2")
+    ('; a cell is empty: fill in missing values, or leave out their lines', '')
+    """
+    if not _EMPTY_CELL.search(line):
+        return ""
+    return "; a cell is empty: fill in missing values, or leave out their lines"

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from daskpart.errors import ReadError
 
 from .assembly import cast_values, expected_value
-from .messages import about_commas
+from .messages import about_commas, about_empty_cells
 from .streams import BYTE_ORDER_MARK, CHUNK_BYTES, opened, text_chunks
 
 LARGEST_ID = 2**53
@@ -202,13 +202,16 @@ class Rows:
 
     def fail(self, row: int, problem: str, error: type[ReadError] = ReadError) -> NoReturn:
         """Raise the error that names the path, the line of `row`, and the problem."""
+        shown = self._written(row)
+        shown = shown if len(shown) <= 60 else shown[:57] + "..."
+        line = self.chunk.first_line + int(self.chunk.layout.lines[row])
+        raise error(f"{self.chunk.path}, line {line}: {problem}; the line is {shown!r}")
+
+    def _written(self, row: int) -> str:
+        """The line of a row, as it stands in the file."""
         of_chunk = int(self.chunk.layout.lines[row])
         text = self.chunk.text if self.chunk.written is None else self.chunk.written
-        written = text.split(b"\n", of_chunk + 1)[of_chunk]
-        shown = written.decode("utf-8", "replace").rstrip()
-        shown = shown if len(shown) <= 60 else shown[:57] + "..."
-        line = self.chunk.first_line + of_chunk
-        raise error(f"{self.chunk.path}, line {line}: {problem}; the line is {shown!r}")
+        return text.split(b"\n", of_chunk + 1)[of_chunk].decode("utf-8", "replace").rstrip("\r\n ")
 
     def fail_at(self, number: int, problem: str, error: type[ReadError] = ReadError) -> NoReturn:
         """As `fail`, for the row that holds ``numbers[number]``."""
@@ -220,7 +223,8 @@ class Rows:
         wrong = np.flatnonzero(lengths != n_columns)
         if len(wrong):
             row = int(wrong[0])
-            self.fail(row, f"expected {n_columns} numbers in a line, found {lengths[row]}")
+            advice = about_empty_cells(self._written(row))
+            self.fail(row, f"expected {n_columns} numbers in a line, found {lengths[row]}{advice}")
 
     def ids(self, which: Which, what: str) -> NDArray[np.int64]:
         """``numbers[which]`` as names: whole, not negative, below 2^53; 7.0 is 7."""

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import daskpart
+from daskpart._cli.samples import check_samples
 from daskpart.errors import InputError, ReadError
 from daskpart.readers import survey
 from daskpart.readers.ranges import rows_between
@@ -96,7 +97,14 @@ BAD = [
     ("a,y\n1,no\n2,na\n", {"labels": ("no", "yes")}, ReadError, "line 3: .*'yes'; found 'na'"),
     ("a,y\n1,no\n", {"labels": (0, 1)}, InputError, "labels are text, too|are text; labels="),
     ("a,y\n1,no\n", {"labels": (0, "x")}, InputError, "give numbers, or give text"),
-    ("a,y\n1,2\n3,\n", {}, ReadError, "line 3: expected 2 numbers in a line, found 1"),
+    (
+        "a,y\n1,2\n3,\n",
+        {},
+        ReadError,
+        "line 3: expected 2 numbers in a line, found 1; a cell is em",
+    ),
+    ("a,b,y\n1,0,2\n3,,1\n", {}, ReadError, "found 2; a cell is empty: fill in missing values"),
+    ("a,y\n1,2\n3\n", {}, ReadError, "line 3: expected 2 numbers in a line, found 1; the line is"),
     ("a,y\n1,2\nnan,1\n", {}, ReadError, "line 3: expected a finite value"),
     ("a,y\n1,2\n1,3\n", {"labels": (1, 2)}, ReadError, "line 3: expected one of the labels 1, 2"),
     ("a,y\n1,2\n", {"label": "z"}, InputError, "no column 'z'"),
@@ -112,6 +120,12 @@ def test_bad_tables(tmp_path, content, options, error, message):
     (tmp_path / "x.csv").write_text(content)
     with pytest.raises(error, match=message):
         survey(tmp_path / "x.csv", **{"label": "y", **options})
+
+
+def test_a_tsv_is_a_table_for_the_shell_too(folder):
+    check_samples(str(folder / "x.tsv"), {"label": "0"})
+    with pytest.raises(InputError, match="is a table: say which column"):
+        survey(folder / "x.tsv")
 
 
 # -- labels that are text ---
