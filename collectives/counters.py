@@ -31,8 +31,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from daskpart._floor import words
+from daskpart._floor.checks import one_of
 from daskpart._floor.tables import html_lines, text_lines
-from daskpart.errors import InputError
 
 COUNTS = ("messages", "rows", "bytes")
 SIDES = ("sent", "received")
@@ -242,8 +242,7 @@ class Counters:
             Of the rounds with this label only.
         quantity : {"rows", "bytes", "messages"}
         """
-        if quantity not in COUNTS:
-            raise InputError(f"quantity={quantity!r}; allowed are {', '.join(COUNTS)}.")
+        one_of(quantity, "quantity", COUNTS)
         records = [record for record in self.rounds if label in (None, record.label)]
         source, destination, *amounts = _columns_of(records)
         total = np.zeros((self.n_ranks, self.n_ranks), dtype=np.int64)

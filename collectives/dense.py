@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskpart._floor.checks import whole_number
+from daskpart._floor.checks import one_of, whole_number
 from daskpart.errors import InputError
 
 from .communicator import Communicator, PerRank, collective
@@ -201,8 +201,7 @@ def _prepared(
     make: Callable[[NDArray[np.int64]], Pattern],
 ) -> tuple[PreparedPlan | PreparedEmbedding, PerRank]:
     """The plan of ``make(pattern)`` ready to run, and a layout a rank; made on the first call."""
-    if algorithm not in ALGORITHMS:
-        raise InputError(f"algorithm={algorithm!r}; allowed are {', '.join(ALGORITHMS)}.")
+    one_of(algorithm, "algorithm", ALGORITHMS)
 
     def prepare() -> tuple[PreparedPlan | PreparedEmbedding, PerRank]:
         plan, numbering, layouts = make(pattern)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from daskpart.errors import InputError
+from daskpart._floor.checks import one_of
 
 from .communicator import Communicator, PerRank, Replicated, collective
 from .hypercube_dense import hypercube_allreduce
@@ -137,10 +137,8 @@ def allreduce(
         For an unknown algorithm, or ranks that disagree on shape or dtype; names two that do.
     """
     require_reduction(reduction)
-    if algorithm == "hypercube":
+    if one_of(algorithm, "algorithm", ("star", "hypercube")) == "hypercube":
         return communicator.assume_replicated(hypercube_allreduce(communicator, values, reduction))
-    if algorithm != "star":
-        raise InputError(f"algorithm={algorithm!r}; allowed are star, hypercube.")
     return communicator.fold(values, reduction.fold)
 
 

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from daskpart._floor import words
-from daskpart._floor.checks import finite_number, whole_number
+from daskpart._floor.checks import checked_seed, finite_number, one_of, whole_number
 from daskpart._floor.tables import html_lines, readable, text_lines
 from daskpart.errors import InputError
 
@@ -284,8 +284,7 @@ def simulate_allreduce(
     """
     n_ranks = whole_number(n_ranks, "n_ranks", 1)
     n_bytes = whole_number(n_bytes, "n_bytes", 0, 2**62)
-    if algorithm not in DENSE_ALGORITHMS:
-        raise InputError(f"algorithm={algorithm!r}; allowed are {', '.join(DENSE_ALGORITHMS)}.")
+    one_of(algorithm, "algorithm", DENSE_ALGORITHMS)
     rounds: Iterable[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]
     if algorithm == "star":
         lengths = np.full(n_ranks - 1, n_bytes)
@@ -390,9 +389,8 @@ def random_vectors(
     """
     n_ranks = whole_number(n_ranks, "n_ranks", 1)
     Problem(n_ranks, size, whole_number(entries, "entries", 0))  # checks that they fit
-    random_state = whole_number(random_state, "random_state", 0, 2**63 - 1)
-    if spread not in ("even", "power-law"):
-        raise InputError(f"spread={spread!r}; allowed are even, power-law.")
+    random_state = checked_seed(random_state)
+    one_of(spread, "spread", ("even", "power-law"))
     vectors = []
     for rank in range(n_ranks):
         random = np.random.default_rng([random_state, rank])

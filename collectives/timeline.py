@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from daskpart._floor.archive import opened_npz
 from daskpart._floor.atomic import replacing
+from daskpart._floor.checks import one_of
 from daskpart._floor.words import counted
-from daskpart.errors import InputError
 
 COMPUTING, SENDING, BLOCKED = range(3)
 KINDS = ("computing", "sending", "blocked")
@@ -107,8 +107,7 @@ class Timeline:
 
     def seconds(self, kind: str) -> NDArray[np.float64]:
         """Seconds that each rank spent in one of `KINDS`, shape (n_ranks,)."""
-        if kind not in KINDS:
-            raise InputError(f"kind={kind!r}; allowed are {', '.join(KINDS)}.")
+        one_of(kind, "kind", KINDS)
         total = np.zeros(self.n_ranks)
         for span in self.spans:
             if KINDS[span.kind] == kind:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskpart._floor.archive import opened_npz
 from daskpart._floor.atomic import replacing
-from daskpart._floor.checks import whole_number
+from daskpart._floor.checks import one_of, whole_number
 from daskpart.collectives.communicator import Communicator, PerRank, unchanged
 from daskpart.collectives.transports import client_if_any
 from daskpart.collectives.transports.time_limits import time_limits
@@ -138,8 +138,7 @@ class ParameterServer:
         self.mode = bounds.get(self.delay, "bounded delay")
         timeout, start_seconds = time_limits(timeout, start_seconds)
         pieces = self._cut(initial, "initial")
-        if transport not in ("auto", "local", "dask", "mpi"):
-            raise InputError(f"transport={transport!r}; allowed are auto, local, dask, mpi.")
+        one_of(transport, "transport", ("auto", "local", "dask", "mpi"))
         if schedule is not None and transport in ("dask", "mpi"):
             raise InputError(
                 "A schedule orders the calls of the local transport: transport='local'."

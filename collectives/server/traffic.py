@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor import words
+from daskpart._floor.checks import one_of
 from daskpart._floor.tables import html_table, text_table
-from daskpart.errors import InputError
 
 Matrix = NDArray[np.int64]
 _CLOCK_BYTES = 8
@@ -111,9 +111,7 @@ class ServerReport:
         `daskpart.plots.traffic(report)` draws it.
         """
         known = {"messages": self.messages, "rows": self.rows, **self.counts}
-        if quantity not in known:
-            raise InputError(f"quantity is {quantity!r}: give one of {', '.join(known)}")
-        return known[quantity]
+        return known[one_of(quantity, "quantity", known)]
 
     @property
     def max_staleness(self) -> int:

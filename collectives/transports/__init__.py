@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from daskpart._floor.checks import one_of
 from daskpart.collectives.communicator import Communicator
-from daskpart.errors import InputError
 
 from .local import LocalCommunicator
 
@@ -44,8 +44,7 @@ def communicator_for(
     ...     allreduce(communicator, communicator.values([1, 2, 3])).result()
     6
     """
-    if transport not in TRANSPORTS:
-        raise InputError(f"transport={transport!r}; allowed are {', '.join(TRANSPORTS)}.")
+    one_of(transport, "transport", TRANSPORTS)
     if transport == "local":
         return LocalCommunicator(n_ranks)
     client = client or client_if_any()

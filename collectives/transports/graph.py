@@ -25,6 +25,7 @@ import dask
 import numpy as np
 from dask.base import is_dask_collection
 
+from daskpart._floor.checks import one_of
 from daskpart._floor.rank_tasks import (
     DataNode,
     List,
@@ -51,8 +52,6 @@ from . import measures
 from .cluster import Cluster, current_client
 from .from_dask import collection_keys, computed_values
 from .placement import checked_placement
-
-_SCHEDULERS = ("threads", "synchronous")
 
 
 class Node:
@@ -112,8 +111,8 @@ class GraphCommunicator(Communicator):
         scheduler: str | None = None,
     ) -> None:
         super().__init__(n_ranks)
-        if scheduler is not None and scheduler not in _SCHEDULERS:
-            raise InputError(f"scheduler={scheduler!r}; allowed are 'threads' and 'synchronous'.")
+        if scheduler is not None:
+            one_of(scheduler, "scheduler", ("threads", "synchronous"))
         client = None if scheduler else client or current_client()
         self.scheduler = None if client is not None else scheduler or "threads"
         self.run_id = uuid.uuid4().hex[:12]

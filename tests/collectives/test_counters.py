@@ -48,7 +48,7 @@ def test_totals_labels_and_traffic():
     assert counters.traffic("nothing").sum() == 0
     assert counters.traffic(quantity="bytes").tolist() == [[0, 0, 70], [40, 0, 0], [50, 0, 0]]
     assert counters.traffic("reduce", "messages").tolist() == [[0, 0, 0], [1, 0, 0], [1, 0, 0]]
-    with pytest.raises(InputError, match="allowed are messages, rows, bytes"):
+    with pytest.raises(InputError, match="use one of 'messages', 'rows', 'bytes'"):
         counters.traffic(quantity="words")
     record = counters.rounds[0]
     assert (record.label, record.index) == ("reduce", 0)

@@ -273,7 +273,7 @@ def test_bad_input(algorithm):
         for root in (3, -1, 0.5, "0", True):
             with pytest.raises(InputError, match="root is"):
                 broadcast(communicator, rows, root)
-        with pytest.raises(InputError, match="allowed are hypercube, direct"):
+        with pytest.raises(InputError, match="use one of 'hypercube', 'direct'"):
             allgather(communicator, rows, algorithm="ring")
         dtypes = communicator.values([np.zeros(3), np.zeros(3), np.zeros(3, int)])
         for call in (allgather, reduce_scatter, alltoall):

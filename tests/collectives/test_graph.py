@@ -173,7 +173,7 @@ def test_a_closed_run_keeps_nothing(threads):
 
 
 def test_what_cannot_be_placed():
-    with pytest.raises(InputError, match="allowed are 'threads'"):
+    with pytest.raises(InputError, match="use one of 'threads'"):
         GraphCommunicator(2, scheduler="sideways")
     with pytest.raises(InputError, match="needs a Dask client"):
         GraphCommunicator(2, scheduler="threads", placement=["a", "b"])
@@ -215,7 +215,7 @@ def test_transports_by_name():
     assert isinstance(communicator_for("local", 2), LocalCommunicator)
     graph = communicator_for("graph", 2)
     assert isinstance(graph, GraphCommunicator) and graph.scheduler == "threads"
-    with pytest.raises(InputError, match="'pigeon'; allowed are auto, local, graph"):
+    with pytest.raises(InputError, match="'pigeon': use one of 'auto', 'local', 'graph'"):
         communicator_for("pigeon", 2)
 
 

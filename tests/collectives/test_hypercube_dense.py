@@ -261,7 +261,7 @@ def test_agreed_results_go_on_as_replicated(make_communicator, n_ranks):
     communicator.assume_replicated(total)
     with pytest.raises(InputError, match="given to update or collect before"):
         communicator.map(half_of, values, total)
-    with pytest.raises(InputError, match="allowed are star, hypercube"):
+    with pytest.raises(InputError, match="use one of 'star', 'hypercube'"):
         allreduce(communicator, values, algorithm="ring")
 
 

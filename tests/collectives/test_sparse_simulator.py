@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from daskpart._floor.checks import listed
 from daskpart.collectives import (
     LocalCommunicator,
     allreduce,
@@ -123,7 +124,8 @@ def test_4096_ranks():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: simulate_allreduce(4, 8, "tree"), "allowed are " + ", ".join(DENSE_ALGORITHMS)),
+        (lambda: simulate_allreduce(4, 8, "tree"), listed(DENSE_ALGORITHMS)),
+        (lambda: simulate_allreduce(4, 8, ["ring"]), "algorithm is \\['ring'\\]: use one of"),
         (lambda: simulate_allreduce(0, 8), "n_ranks is 0"),
         (lambda: simulate_allreduce(4, -1), "n_bytes is -1"),
         (lambda: simulate_allreduce(4, 8, alpha=-1.0), "alpha is -1.0"),
@@ -143,7 +145,7 @@ def test_4096_ranks():
             for cuts in ((0, 8), (0, 2, 4, 8), (0, 9, 8), (1, 2, 8), (0, 2, 7))
         ),
         (lambda: random_vectors(2, 4, 5), "5 entries do not fit"),
-        (lambda: random_vectors(2, 4, 2, spread="odd"), "allowed are even, power-law"),
+        (lambda: random_vectors(2, 4, 2, spread="odd"), "use one of 'even', 'power-law'"),
         (lambda: expected_allreduces(2, 4, 2, beta=math.nan), "beta is nan"),
     ],
 )

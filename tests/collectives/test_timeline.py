@@ -146,7 +146,7 @@ def test_it_prints():
     assert repr(Timeline(1)).startswith("Timeline: 1 rank, 0 s")
     assert next(iter(timeline.by_name().items())) == (("computing", "multiply"), 3.0)
     assert timeline.to_dict()["seconds_sending"] == [0.0, 2.0]
-    with pytest.raises(InputError, match="allowed are computing, sending, blocked"):
+    with pytest.raises(InputError, match="use one of 'computing', 'sending', 'blocked'"):
         timeline.seconds("idle")
 
 
