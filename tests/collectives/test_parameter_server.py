@@ -246,7 +246,7 @@ def test_traffic_is_counted_by_rank_and_shard():
         assert "rows, remote" in repr(report) and "rows, remote" in report._repr_html_()
         assert (report.traffic() == report.rows).all()
         assert (report.traffic("pulls") == report.counts["pulls"]).all()
-        with pytest.raises(InputError, match="quantity is 'parcels': give one of messages"):
+        with pytest.raises(InputError, match="quantity is 'parcels': use one of 'messages'"):
             report.traffic("parcels")
         server.run(program)
         assert server.report.rows.sum() == 30 and server.report.runs == 2

@@ -49,7 +49,7 @@ def local(n_items=N_ITEMS, **options):
         ({"start_seconds": True}, "start_seconds is True"),
         ({"timeout": math.inf}, "timeout is inf"),
         ({"timeout": "60"}, "timeout is '60'"),
-        ({"transport": "pigeon"}, "transport='pigeon'"),
+        ({"transport": "pigeon"}, "transport is 'pigeon'"),
         ({"transport": "dask", "schedule": "in turn"}, "transport='local'"),
         ({"transport": "mpi", "schedule": "in turn"}, "transport='local'"),
         ({"schedule": 7}, "schedule is 7"),
