@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse
 import sparse
 from test_graph_convolution import N, features, graph, labels, model, weights_of
 
@@ -368,40 +367,6 @@ def test_without_a_graph_labels_name_the_rows_that_they_stand_beside():
     assert fitted.score(rows, y) == plain.score(features(), y.sort_index())
 
 
-def test_labels_that_are_masked_are_none():
-    y = labels()
-    plain = model().fit(features(), y, graph=graph())
-    masked = np.ma.MaskedArray(np.where(y < 0, 1, y), y < 0)
-    fitted = model().fit(features(), masked, graph=graph())
-    np.testing.assert_array_equal(weights_of(fitted), weights_of(plain))
-    numbers = labels("numbers")
-    known = np.ma.masked_invalid(numbers)
-    one, other = (
-        model(loss="numbers").fit(features(), each, graph=graph()) for each in (numbers, known)
-    )
-    np.testing.assert_array_equal(weights_of(one), weights_of(other))
-
-
-def test_columns_of_labels_are_classes_by_name():
-    y = labels("several")
-    plain = model().fit(features(), y, graph=graph())
-    table = pd.DataFrame(y, columns=["sport", "politics", "art"])
-    named = model().fit(features(), table, graph=graph())
-    assert named.classes_.tolist() == ["sport", "politics", "art"]
-    np.testing.assert_array_equal(weights_of(named), weights_of(plain))
-    score = plain.score(features(), y)
-    assert named.score(features(), table) == named.score(features(), y) == score
-    assert named.score(features(), table[["art", "sport", "politics"]]) == score
-    with pytest.raises(InputError, match=r"columns \['a', 'sport', 'politics'\], the classes are"):
-        named.score(features(), table.rename(columns={"art": "a"})[["a", "sport", "politics"]])
-    known = np.nan_to_num(y)
-    one, other = (
-        model().fit(features(), each, graph=graph())
-        for each in (known, scipy.sparse.csr_array(known))
-    )
-    np.testing.assert_array_equal(weights_of(one), weights_of(other))
-
-
 def test_all_sources_and_all_targets_are_no_two_edges():
     targets, sources = np.nonzero(graph().toarray())
     plain = model().fit(features(), labels(), graph=np.stack([targets, sources], axis=1))
@@ -412,15 +377,6 @@ def test_all_sources_and_all_targets_are_no_two_edges():
     assert two.graph_.nnz == 2
     with pytest.raises(InputError, match="pair of arrays"):
         model().fit(features(), labels(), graph=[sources.tolist(), targets.tolist()])
-
-
-def test_weights_of_networkx_that_are_no_numbers():
-    networkx = pytest.importorskip("networkx")
-    made = networkx.Graph()
-    made.add_edge("a", "b", weight=2)
-    made.add_edge("b", "c", weight="strong")
-    with pytest.raises(InputError, match="from 'b' to 'c' has the weight 'strong'"):
-        model().fit(None, pd.Series([0, 1], index=["a", "c"]), graph=made)
 
 
 def test_features_that_lack_a_vertex_say_which():
@@ -437,9 +393,3 @@ def test_features_that_lack_a_vertex_say_which():
     for given in (X.drop("v5"), X.rename(index={"v5": "w"})):
         with pytest.raises(InputError, match=r"edges name 'v5', .*; vertices without a row: 1[.]"):
             model().fit(given, y, graph=ring)
-
-
-def test_a_graph_without_edges_keeps_its_vertices():
-    alone = scipy.sparse.csr_array((6, 6))
-    fitted = model().fit(None, [0, 1, 0, 1, 0, -1], graph=alone)
-    assert fitted.predict_proba(None).shape == (6, 2)

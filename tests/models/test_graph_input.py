@@ -1,0 +1,121 @@
+"""Graphs, features and labels as other libraries have them."""
+
+from __future__ import annotations
+
+import networkx
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_graph_convolution import N, features, graph, labels, model, weights_of
+
+from daskpart import GCNClassifier
+from daskpart.errors import DaskpartWarning, InputError
+from daskpart.models.graph_convolution.graph import read_graph
+from daskpart.models.graph_convolution.targets import class_targets, number_targets
+
+
+@pytest.mark.parametrize("weight", ["heavy", None])
+def test_a_weight_of_networkx_that_is_no_number_is_named(weight):
+    given = networkx.Graph([("a", "b"), ("b", "c", {"weight": weight})])
+    with pytest.raises(InputError, match="the edge from 'b' to 'c' has the weight"):
+        model().fit(None, [0, 1, 0], graph=given)
+
+
+def test_weights_of_edges_that_are_text_are_called_edge_weights():
+    edges = pd.DataFrame({"source": [0], "target": [1], "weight": ["heavy"]})
+    with pytest.raises(InputError, match="edge weights of dtype"):
+        model().fit(None, [0, 1], graph=edges)
+
+
+@pytest.mark.parametrize(
+    "none", [networkx.empty_graph(3), scipy.sparse.csr_array((3, 3)), [], np.empty((0, 2), int)]
+)
+def test_a_graph_without_edges_predicts_without_features(none, tmp_path):
+    fitted = GCNClassifier(max_iter=2, n_ranks=2, transport="local").fit(
+        None, [0, 1, 0], graph=none
+    )
+    found = fitted.predict()
+    assert found.shape == (3,)
+    fitted.save(tmp_path / "model")
+    assert np.array_equal(GCNClassifier.load(tmp_path / "model").predict(), found)
+
+
+def test_names_stay_where_there_are_no_edges():
+    alone = networkx.empty_graph(["a", "b", "c"])
+    assert model(max_iter=1).fit(None, [0, 1, 0], graph=alone).predict().index.tolist() == [*"abc"]
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=2, max_size=20))
+def test_masked_labels_are_unlabelled(drawn):
+    values = np.array([0, 1, *(value for value, _ in drawn)])
+    hidden = np.array([False, False, *(hides for _, hides in drawn)])
+    masked = np.ma.array(values, mask=hidden)
+    found, known = class_targets(masked), class_targets(np.where(hidden, -1, values))
+    assert np.array_equal(found.values, known.values)
+    assert np.array_equal(found.labelled, ~hidden)
+    numbers = number_targets(masked)
+    assert np.array_equal(numbers.labelled, ~hidden)
+    assert np.array_equal(numbers.values[~hidden, 0], values[~hidden])
+
+
+def test_several_classes_may_be_sparse():
+    table = np.random.default_rng(0).integers(0, 2, (N, 3))
+    one, other = (
+        model(max_iter=2).fit(features(), y, graph=graph())
+        for y in (table, scipy.sparse.csr_array(table))
+    )
+    assert weights_of(one).tobytes() == weights_of(other).tobytes()
+
+
+def test_columns_of_a_frame_name_several_classes():
+    table = pd.DataFrame(np.random.default_rng(0).integers(0, 2, (N, 3)), columns=["a", "c", "b"])
+    fitted = model(max_iter=2).fit(features(), table, graph=graph())
+    assert fitted.classes_.tolist() == ["a", "c", "b"]
+    score = fitted.score(features(), table)
+    assert fitted.score(features(), table[["b", "a", "c"]]) == score
+    assert fitted.score(features(), table.to_numpy()) == score
+    with pytest.raises(InputError, match=r"y has the columns \['a', 'c', 'z'\], the classes are"):
+        fitted.score(features(), table.rename(columns={"b": "z"}))
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 7])
+def test_a_pair_of_arrays_is_no_list_of_two_edges(length):
+    ends = np.arange(length)
+    with pytest.raises(InputError, match=r"give np.stack\(\[dst, src\], axis=1\)"):
+        model().fit(features(), labels(), graph=(ends, ends + 1))
+
+
+def test_two_edges_between_nodes_that_are_tuples():
+    edges = [((0, 0), (0, 1)), ((0, 1), (0, 2))]
+    assert read_graph(networkx.Graph(edges), None, None).adjacency.shape == (3, 3)
+    assert read_graph([(0, 1), (1, 2)], 3, None).adjacency.nnz == 2
+    assert read_graph(((0, 1), (1, 2)), 3, None).adjacency.nnz == 2
+    assert read_graph([np.array([0, 1]), np.array([1, 2])], 3, None).adjacency.nnz == 2
+
+
+def test_a_row_that_is_missing_or_strange_is_named():
+    given = networkx.path_graph(["a", "b", "c"])
+    table = pd.DataFrame({"degree": [1.0, 2.0, 1.0]}, index=["c", "b", "a"])
+    for index, words in (
+        (["c", "b"], "features name 2 of the 3 vertices, and not 'a': give a row for each"),
+        (["c", "b", "a", "b"], "features name 'b' more than once"),
+        (["c", "b", "z"], r"name 'z', which is no vertex of the graph \(those are 'a', 'b', 'c' …"),
+    ):
+        with pytest.raises(InputError, match=words):
+            model().fit(table.reindex(index).fillna(0.0), [0, 1, 0, 1][: len(index)], graph=given)
+
+
+def test_a_column_of_text_is_named():
+    table = pd.DataFrame({"degree": np.arange(N) * 1.0, "colour": ["red"] * N})
+    with pytest.raises(InputError, match="column 'colour' of X holds text, such as 'red'"):
+        model().fit(table, labels(), graph=graph())
+
+
+def test_the_warning_shows_where_nodes_are_out_of_order():
+    ring = networkx.Graph([(0, 1), (1, 2), (2, 3), (3, 5), (5, 4)])
+    with pytest.warns(DaskpartWarning, match="in the order … 2, 3, 5, 4 …"):
+        model(max_iter=1).fit(None, [0, 1, 0, 1, 0, 1], graph=ring)
