@@ -52,7 +52,7 @@ batch_size : int, default=64
 max_iter : int, default=200
     Epochs.
 tol : float, default=1e-4
-    Stop when the loss changes less from one epoch to the next; 0: do all epochs.
+    Stop when the least loss fell by less in the last ten epochs; 0: do all epochs.
 shuffle : bool, default=True
     Shuffle the samples over all ranks, and anew in each epoch.
 aggregation : str, default="auto"
@@ -240,7 +240,7 @@ class Perceptron(SampleModel):
         return state
 
     def _in_another_fit(self, state: Any, settings: dict[str, Any]) -> Any:
-        state = super()._in_another_fit(state, settings)
+        state = replace(super()._in_another_fit(state, settings), least=np.zeros(0))
         if state.settings.get("optimizer") != settings["optimizer"]:
             state = replace(state, slots=slots_from(state.steps))
         residual = self._no_residual(settings["n_ranks"], state.weights)

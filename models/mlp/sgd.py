@@ -139,7 +139,20 @@ class RankModel:
         return sum(array.nbytes for array in (*self.weights, *slots, self.order))
 
 
-Changing = tuple[PerRank, list[PerRank], int, float]
+# the loss of batches goes up and down, so whether it still falls is told by the least of ten epochs
+LOOKS_BACK = 10
+
+Changing = tuple[PerRank, list[PerRank], int, float, NDArray[np.float64]]
+
+
+def with_epoch(least: NDArray[np.float64], loss: float) -> tuple[NDArray[np.float64], float]:
+    """Least losses after each of the last epochs, and by how much the least fell in these.
+
+    NaN where there were fewer epochs than that is looked back to.
+    """
+    now = min(loss, float(least[-1])) if len(least) else loss
+    change = now - float(least[0]) if len(least) == LOOKS_BACK else float("nan")
+    return np.append(least, now)[-LOOKS_BACK:], change
 
 
 # -- texts ---
@@ -180,7 +193,7 @@ def epoch(
     tolerance: float,
 ) -> tuple[Changing, Step]:
     """One pass over the samples."""
-    model, feedback, steps, before = changing
+    model, feedback, steps, _, least = changing
     n_steps = fit.n_steps
     rates = fit.schedule.rates(steps + 1, n_steps, number)
     model = comm.update(begin_epoch, model, number=number, fit=fit)
@@ -192,17 +205,18 @@ def epoch(
     model, *feedback = comm.settle(model, *feedback)
     summed = allreduce(comm, comm.map(measures_of, model, fit=fit)).result()
     loss = float(summed[0] / (fit.n_samples * fit.n_terms) + summed[2] / comm.n_ranks)
+    least, change = with_epoch(least, loss)
     measured = {
         "loss": loss,
-        "change": loss - before,
+        "change": change,
         "density": float(summed[3] / comm.n_ranks / n_steps),
         "learning_rate": float(rates[-1]),
     }
     if fit.network.loss.score_name == "accuracy":
         measured["score"] = float(summed[1] / (fit.n_samples * fit.n_terms))
     finite = bool(np.isfinite(loss)) and not summed[4]
-    done = Step(measured, finite=finite, enough=abs(loss - before) < tolerance)
-    return (model, feedback, steps + n_steps, loss), done
+    done = Step(measured, finite=finite, enough=abs(change) < tolerance)
+    return (model, feedback, steps + n_steps, loss, least), done
 
 
 def _backward(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -26,6 +27,8 @@ class MLPState(State):
         Batches so far.
     loss : float
         Of the last epoch.
+    least : ndarray of shape (n_epochs,)
+        The least loss of this fit after each of its last epochs, ten at most.
     """
 
     weights: dict[str, np.ndarray] = replicated()
@@ -33,6 +36,7 @@ class MLPState(State):
     slots: dict[str, np.ndarray] = replicated(default_factory=dict)
     steps: int = scalar(0)
     loss: float = scalar(float("nan"))
+    least: np.ndarray = replicated(default_factory=partial(np.zeros, 0))
 
     _answers: ClassVar[tuple[str, ...]] = ("weights",)
 

@@ -39,10 +39,10 @@ class MLPText(Text):
         cut = state.cut(self._ranks, comm.n_ranks)
         parts = comm.values([{**part, "steps": state.steps} for part in cut])
         model, feedback, self.memory = comm.run(sgd.begin, self._inputs, parts, fit=self._fit)
-        self._changing = (model, feedback, state.steps, state.loss)
+        self._changing = (model, feedback, state.steps, state.loss, state.least)
 
     def run(self, first: int, last: int) -> list[Step]:
-        """Do epochs `first` to `last`, fewer if the loss changes too little."""
+        """Do epochs `first` to `last`, fewer if the loss falls no more."""
         self._changing, steps = self.session.run(
             run_steps,
             self._inputs,
@@ -57,9 +57,9 @@ class MLPText(Text):
 
     def gather(self, state: MLPState) -> MLPState:  # type: ignore[override]
         """The weights as they are on the ranks."""
-        comm, (model, feedback, steps, loss) = self.session, self._changing
+        comm, (model, feedback, steps, loss, least) = self.session, self._changing
         parts = comm.gather(comm.map(sgd.part_of, model, *feedback, fit=self._fit))
-        return state.assembled(parts, self._ranks, steps=steps, loss=loss)
+        return state.assembled(parts, self._ranks, steps=steps, loss=loss, least=least)
 
     def advice(self, step: Step) -> str:
         """What to do when weights diverged."""

@@ -462,6 +462,27 @@ def test_each_partial_fit_is_an_epoch_and_other_data_are_trained_on(tol):
     assert model.n_iter_ > 3 and not np.array_equal(weights_of(model), before)
 
 
+def test_a_fit_ends_when_the_least_loss_falls_no_more(tmp_path):
+    """Not at an epoch that happens to be like the one before; also where it goes on in between."""
+    X, y = samples()
+    options = {"tol": 0.01, "max_iter": 400}
+    whole = classifier(**options).fit(X, y)
+    least = np.minimum.accumulate(whole.history_.loss.to_numpy())
+    fell = least[:-10] - least[10:]
+    assert fell[-1] < 0.01 and (fell[:-1] >= 0.01).all() and len(least) < 400
+    assert (np.abs(np.diff(whole.history_.loss)[:-1]) < 0.01).any()
+
+    path = {"checkpoint_path": tmp_path / "run.npz"}
+    classifier(**options | path | {"max_iter": len(least) - 4}).fit(X, y)
+    resumed = classifier(**options, **path, resume=True).fit(X, y)
+    assert resumed.n_iter_ == whole.n_iter_
+    np.testing.assert_array_equal(weights_of(resumed), weights_of(whole))
+    again = classifier(**options | path, resume=True).fit(X, y)
+    assert again.n_iter_ == whole.n_iter_
+    assert whole.set_params(warm_start=True).fit(X, 2 - y).n_iter_ > len(least) + 10
+    assert classifier(**options | {"tol": 0, "max_iter": 40}).fit(X, y).n_iter_ == 40
+
+
 def test_a_warm_start_may_change_optimiser_ranks_and_topk():
     X, y = samples()
     model = classifier(warm_start=True, top_k=2).fit(X, y)
