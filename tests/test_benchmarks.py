@@ -73,7 +73,7 @@ def test_pages_are_measured_one_after_the_other(tmp_path: Path, monkeypatch: Any
     monkeypatch.setattr(pages.subprocess, "run", lambda words, check: _note(typed, words))
     done = CliRunner().invoke(pages.main, ["latency", "gcn_accuracy", "eta", "--out", "here"])
     assert [words[2].rpartition(".")[2] for words in typed] == [
-        "latency", "gcn_accuracy", "gcn_accuracy", "eta",
+        "latency", "gcn_accuracy", "eta",
     ]  # fmt: skip
     assert all(words[-2:] == ["--out", "here"] and words.count("--out") == 1 for words in typed)
     assert done.exit_code == 1 and "failed: eta" in done.output

@@ -156,7 +156,7 @@ def test_tables_are_matched_by_name(named, tmp_path, capsys, run_cli):
         (
             "labels.csv",
             "v1,low\nw1,high\n",
-            "labels name 'w1', which is no vertex of the graph; names that are none: 1",
+            "labels name 'w1', which is no vertex of the graph (those are 'v0', 'v1', 'v10' …)",
         ),
         ("labels.csv", "v1,low\nv1,high\n", "labels name 'v1' more than once"),
         ("labels.csv", "v1,low,3\n", "3 columns; give a label a line"),
@@ -165,7 +165,7 @@ def test_tables_are_matched_by_name(named, tmp_path, capsys, run_cli):
         (
             "features.csv",
             "node,one\nv1,3\n",
-            "features name 1 of the 30 vertices: give a row for each",
+            "features name 1 of the 30 vertices, and not 'v0': give a row for each",
         ),
         ("edges.csv", "a,b,c,d\n1,2,3,4\n", "is its first line, 'a,b,c,d', a header"),
     ],
