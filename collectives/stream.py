@@ -288,12 +288,12 @@ def combined(streams: Sequence[Stream], reduction: Reduction, density: float) ->
     density : float
         Switch to dense where this share of the range has entries.
     """
-    if any([stream.indices is None for stream in streams]):
+    if any(stream.is_dense for stream in streams):
         return _onto_dense(streams, reduction)
-    held = [stream for stream in streams if len(stream.values)]
+    held = [stream for stream in streams if stream.n_entries]
     if len(held) <= 1:
         return (held or streams)[0].switched(density)
-    entries = [len(stream.values) for stream in held]
+    entries = [stream.n_entries for stream in held]
     limit = density * (held[0].upper - held[0].lower)
     if max(entries) >= limit:
         return _onto_dense(held, reduction)
@@ -313,9 +313,8 @@ def concatenated(streams: Sequence[Stream], density: float) -> Stream:
     """
     first, last = streams[0], streams[-1]
     length = last.upper - first.lower
-    entries = sum([len(stream.values) for stream in streams])
-    dense = all([stream.indices is None for stream in streams])
-    if dense or (length and entries >= density * length):
+    entries = sum(stream.n_entries for stream in streams)
+    if all(stream.is_dense for stream in streams) or (length and entries >= density * length):
         return first.replaced(_dense_of(streams), None, first.lower, last.upper)
     sparse = [stream.to_sparse() for stream in streams]
     return first.replaced(

@@ -335,7 +335,8 @@ def _read(
     try:
         chosen = format or (suffix_format(source) or "ratings" if of_table else None)
         chosen = chosen or detect(location(source), among, table)
-        chosen = table if chosen == "parquet" and table else chosen
+        if chosen == "parquet" and table:  # whatever its columns are called
+            chosen = table
         if of_table and chosen not in _HAVE_COLUMNS:
             raise InputError(
                 f"{source} is read as {chosen}, no table: leave --user, --item and --rating away"

@@ -62,7 +62,7 @@ def refused(error: ValueError, X: Any, y: Any = None) -> InputError:
             words = words.splitlines()[0]  # behind it other estimators are praised
             with suppress(TypeError, ValueError):  # of what is no array of numbers
                 words += f" The first is {_first_not_finite(given, name)}."
-    if words.startswith("could not convert string to float") and hasattr(X, "columns"):
+    if words.startswith("could not convert string to float") and hasattr(X, "iloc"):  # of pandas
         texts = (each for each in X.columns if not _holds_numbers(X[each]))
         column = next(texts, None)
         if column is not None:
@@ -80,7 +80,7 @@ def _first_not_finite(given: Any, name: str) -> str:
         first = places[:, np.argmin(np.isfinite(values))]
     else:
         first = np.argwhere(~np.isfinite(np.asarray(given, np.float64)))[0]
-    if hasattr(given, "columns"):
+    if hasattr(given, "iloc") and hasattr(given, "columns"):
         row, column = (
             labels.tolist()[place]
             for labels, place in zip((given.index, given.columns), first, strict=True)

@@ -265,10 +265,8 @@ class CPPlan(FitPlan):
 
         Parameters
         ----------
-        alpha : float
-            Seconds a message.
-        beta : float
-            Seconds a byte.
+        alpha, beta : float
+            As of `Plan.predicted_seconds`.
         """
         choice = self.choice
         total = sum(

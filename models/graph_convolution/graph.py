@@ -255,8 +255,8 @@ def _frame_of(edges: Any) -> pd.DataFrame:
     """A list of edges as a table; of networkx's edge attributes the weight."""
     if _is_pair_of_ends(edges):
         raise InputError(
-            "the graph is a pair of arrays, as DGL has its edges (src, dst), whose targets read "
-            "their sources: give np.stack([dst, src], axis=1)"
+            "the graph is no list of edges but a pair of arrays, as DGL has its edges (src, dst), "
+            "whose targets read their sources: give np.stack([dst, src], axis=1)"
         )
     lengths = {len(edge) if isinstance(edge, list | tuple | np.ndarray) else 0 for edge in edges}
     if len(lengths) > 1 or not lengths <= {2, 3}:
@@ -272,10 +272,9 @@ def _frame_of(edges: Any) -> pd.DataFrame:
 
 def _is_pair_of_ends(edges: Any) -> bool:
     """Whether these are all sources and all targets, not two edges."""
-    if len(edges) != 2 or not all(hasattr(each, "shape") or isinstance(each, list | tuple)
-                                  for each in edges):  # fmt: skip
+    if len(edges) != 2 or not all(isinstance(each, list | tuple | np.ndarray) for each in edges):
         return False
-    are_arrays = isinstance(edges, tuple) and all(hasattr(each, "shape") for each in edges)
+    are_arrays = isinstance(edges, tuple) and all(isinstance(each, np.ndarray) for each in edges)
     return len(edges[0]) == len(edges[1]) and (are_arrays or len(edges[0]) > 3)
 
 

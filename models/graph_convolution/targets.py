@@ -151,8 +151,8 @@ def class_targets(y: Any, classes: Any = None, *, to_judge: bool = False) -> Tar
 
 
 def _columns_as_classes(y: Any, given: NDArray[Any], classes: NDArray[Any] | None) -> Any:
-    """A table and its classes, as the columns of a DataFrame name them, in their order."""
-    if not hasattr(y, "columns"):
+    """A table and its classes, as the columns of a pandas DataFrame name them, in their order."""
+    if not hasattr(y, "iloc"):
         return given, classes
     names = as_labels(y.columns.to_numpy())
     plain = np.arange(len(names))

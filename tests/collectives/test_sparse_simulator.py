@@ -124,10 +124,7 @@ def test_4096_ranks():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda: simulate_allreduce(4, 8, "tree"),
-            listed(DENSE_ALGORITHMS),
-        ),
+        (lambda: simulate_allreduce(4, 8, "tree"), listed(DENSE_ALGORITHMS)),
         (lambda: simulate_allreduce(4, 8, ["ring"]), "algorithm is \\['ring'\\]: use one of"),
         (lambda: simulate_allreduce(0, 8), "n_ranks is 0"),
         (lambda: simulate_allreduce(4, -1), "n_bytes is -1"),

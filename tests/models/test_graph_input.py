@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_graph_convolution import N, features, graph, labels, model, weights_of
 
-from daskpart import GCNClassifier
+from daskpart import GCNClassifier, LogisticRegression
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.graph_convolution.graph import read_graph
 from daskpart.models.graph_convolution.targets import class_targets, number_targets
@@ -87,6 +87,9 @@ def test_a_pair_of_arrays_is_no_list_of_two_edges(length):
     ends = np.arange(length)
     with pytest.raises(InputError, match=r"give np.stack\(\[dst, src\], axis=1\)"):
         model().fit(features(), labels(), graph=(ends, ends + 1))
+    if length > 3:  # else each may be an edge
+        with pytest.raises(InputError, match="no list of edges but a pair of arrays"):
+            model().fit(features(), labels(), graph=[ends.tolist(), (ends + 1).tolist()])
 
 
 def test_two_edges_between_nodes_that_are_tuples():
@@ -107,6 +110,27 @@ def test_a_row_that_is_missing_or_strange_is_named():
     ):
         with pytest.raises(InputError, match=words):
             model().fit(table.reindex(index).fillna(0.0), [0, 1, 0, 1][: len(index)], graph=given)
+    edges = networkx.to_pandas_edgelist(given)
+    with pytest.raises(InputError, match=r"edges name 'a', .*; vertices without a row: 1[.]"):
+        model().fit(table.reindex(["c", "b"]), [0, 1], graph=edges)
+
+
+def test_frames_of_other_libraries_than_pandas():
+    """They have columns, too, but no index, and what is in one is asked for otherwise."""
+    pyarrow = pytest.importorskip("pyarrow")
+    broken = np.where(np.eye(N, 3, dtype=bool) & (np.arange(N) == 1)[:, None], np.nan, 1.0)
+    for columns, words in (
+        ([*broken.T], r"X contains NaN.* The first is X\[1, 1\]"),
+        ([broken[:, 0], np.full(N, "red")], "could not convert string to float"),
+    ):
+        table = pyarrow.table(columns, names=[*"abc"[: len(columns)]])
+        with pytest.raises(InputError, match=words):
+            model().fit(table, labels(), graph=graph())
+        with pytest.raises(InputError, match=words):
+            LogisticRegression(n_ranks=1).fit(table, np.arange(N) % 2)
+    several = np.random.default_rng(0).integers(0, 2, (N, 3))
+    table = pyarrow.table([*several.T], names=["a", "b", "c"])
+    assert model(max_iter=1).fit(features(), table, graph=graph()).classes_.tolist() == [0, 1, 2]
 
 
 def test_a_column_of_text_is_named():
