@@ -254,7 +254,7 @@ def epoch(
     finite, reached, change = bool(np.isfinite(loss)) and not summed[3], loss, loss - before
     if sgd.average:  # what tells whether it is enough is the mean, which the steps do not use
         reached, change = before, float("nan")
-        if finite and _is_looked_at(number + 1):
+        if finite and tolerance and _is_looked_at(number + 1):
             reached = float(allreduce(comm, comm.map(loss_at_mean, model, rows, sgd=sgd)).result())
             change = reached - before
     measured = {
@@ -268,7 +268,10 @@ def epoch(
 
 
 def _is_looked_at(epoch: int) -> bool:
-    """Whether the loss at the mean is computed before an epoch, 2, 4, 8 …: it costs half of one."""
+    """Whether the loss at the mean is computed before an epoch, 2, 4, 8 …: it costs half of one.
+
+    So with a tolerance of 0, where nothing depends on it, it never is.
+    """
     return epoch & (epoch - 1) == 0
 
 

@@ -35,7 +35,8 @@ class LinearState(State):
         Batches so far.
     loss : float
         At the weights, of L-BFGS; of SGD that of the last epoch, and of averaged SGD at the mean
-        weights when they were looked at last. NaN where the fit has not come to it yet.
+        weights when they were looked at last. NaN where the fit has not come to it yet, or
+        never asks (averaged SGD with a tolerance of 0).
     """
 
     weights: np.ndarray = replicated()

@@ -483,7 +483,8 @@ def _resumes_with_the_same_bits(path: Any, make: dict[str, Any]) -> None:
         mine, theirs = getattr(whole.state_, name), getattr(resumed.state_, name)
         mine, theirs = (x if isinstance(x, dict) else {name: x} for x in (mine, theirs))
         assert mine.keys() == theirs.keys()
-        assert all(np.array_equal(mine[key], theirs[key]) for key in mine)
+        for key in mine:  # the loss at the mean is NaN where nothing asks for it
+            np.testing.assert_array_equal(mine[key], theirs[key])
     assert same_bits(whole.state_.copy(), whole.state_)
 
 
@@ -495,7 +496,7 @@ def test_the_loss_at_the_mean_is_of_all_ranks_also_of_those_without_weight(weigh
     n, n_ranks = (8, 2) if weightless else (4, 3)
     model = LogisticRegression(
         n_ranks=n_ranks, batch_size=4 if weightless else 2, shuffle=False, max_iter=3, C=0.5,
-        **LOCAL | {"average": True},
+        **LOCAL | {"average": True, "tol": 1e-300},
     ).fit(X[:n], y[:n], weight[:n])  # fmt: skip
     scores = np.where(y[:4] > 0, 1, -1) * (X[:4] @ model.coef_[0] + model.intercept_)
     wanted = np.log1p(np.exp(-scores)).mean() + 0.5 / (0.5 * 4) * (model.coef_**2).sum()
