@@ -30,6 +30,7 @@ from .streams import BYTE_ORDER_MARK, opened, plain_name
 from .text_labels import cut_labels, first_label, is_text, numbered, refuse_others
 
 _PARQUET = (".parquet", ".pq")
+_NAMES_OF_INDEX = ("", "Unnamed: 0")  # as to_csv writes it, and as read_csv calls it then
 _MORE_LINES = 20  # behind the first one: one of them has a label
 
 
@@ -146,7 +147,7 @@ def table_of(path: str, label: str | int) -> Table:
     Raises
     ------
     InputError
-        There is no such column.
+        There is no such column, or the first one is the index of a DataFrame.
     """
     if is_parquet(path):
         with opened(path) as stream:
@@ -164,6 +165,7 @@ def table_of(path: str, label: str | int) -> Table:
         found = _checked(path, cells, None, label, separator)
         return replace(found, has_text=is_text(cells[found.label]))
     found = _checked(path, cells, cells, label, separator, len(first))
+    _refuse_index(path, cells[0], others, separator)
     return replace(found, has_text=is_text(first_label(others, separator, found.label)))
 
 
@@ -174,6 +176,18 @@ def _first_lines(path: str) -> tuple[bytes, list[bytes]]:
         if not first:
             raise ReadError(f"{path}: the file is empty")
         return first, list(islice((line for line in stream if line.strip()), _MORE_LINES))
+
+
+def _refuse_index(path: str, name: str, lines: Sequence[bytes], separator: str) -> None:
+    """Refuse a first column without a name that numbers the rows: the index of a DataFrame."""
+    decoded = [line.decode("utf-8", "replace") for line in lines]
+    cells = [cells_of(line, separator)[0] for line in decoded]
+    numbers = len(set(cells)) == len(cells) > 1 and all(map(str.isdecimal, cells))
+    if name in _NAMES_OF_INDEX and numbers:
+        raise InputError(
+            f"{path}: the first column has no name and numbers the rows, as to_csv of pandas "
+            "writes an index; it is no feature: write the file with index=False"
+        )
 
 
 def _is_row(

@@ -10,6 +10,8 @@ Pandas is imported where labels are looked up: ranks, which import this file too
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -181,6 +183,22 @@ def _as_vector(labels: Any) -> np.ndarray:
 def _some(labels: np.ndarray) -> str:
     shown = ", ".join(repr(label) for label in labels[:_SHOWN].tolist())
     return shown + (", …" if len(labels) > _SHOWN else "")
+
+
+@contextmanager
+def sorting_labels(labels: Any, name: str) -> Iterator[None]:
+    """Around what sorts labels: InputError where they can't be, as texts beside numbers."""
+    try:
+        yield
+    except TypeError as error:
+        kinds = {type(label).__name__: label for label in np.ravel(labels).tolist()[::-1]}
+        if len(kinds) < 2:
+            raise
+        told = ", ".join(f"{kinds[kind]!r} ({kind})" for kind in sorted(kinds))
+        raise InputError(
+            f"{name} holds labels of several kinds, such as {told}: give texts or numbers alone, "
+            "and drop rows whose label is missing"
+        ) from error
 
 
 def pack_labels(

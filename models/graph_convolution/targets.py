@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from daskpart.containers.coordinates import as_labels, is_a
 from daskpart.errors import InputError
+from daskpart.models.base.labels import sorting_labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +131,8 @@ def class_targets(y: Any, classes: Any = None, *, to_judge: bool = False) -> Tar
         known = np.array(known.tolist())
     elif given.dtype.kind == "f":
         known = known.astype(np.int64) if unknown.any() else known
-    found, codes = np.unique(known, return_inverse=True)
+    with sorting_labels(known, "y"):
+        found, codes = np.unique(known, return_inverse=True)
     if classes is not None:
         names = classes
         places = pd.Index(names).get_indexer(pd.Index(found))

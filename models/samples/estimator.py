@@ -29,6 +29,7 @@ from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
+from daskpart.models.base.labels import sorting_labels
 from daskpart.models.base.plan import FitPlan
 from daskpart.models.base.problem import is_lazy, refused
 from daskpart.models.base.progress import Measure
@@ -103,8 +104,9 @@ class SampleModel(DistributedEstimator):
             if y.ndim == 2 and y.shape[1] == 1:
                 y = column_or_1d(y, warn=True)
             return y, 1 if y.ndim == 1 else y.shape[1], None
-        check_classification_targets(y)
-        classes = np.unique(y) if classes is None else np.asarray(classes)
+        with sorting_labels(y, "y"):
+            check_classification_targets(y)
+            classes = np.unique(y) if classes is None else np.asarray(classes)
         return self._encode(y, classes), self._n_outputs(classes), classes
 
     _encode = staticmethod(class_numbers)  # labels as numbers

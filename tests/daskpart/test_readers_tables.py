@@ -110,6 +110,9 @@ BAD = [
     ("a,y\n1,2\n", {"label": "z"}, InputError, "no column 'z'"),
     ("a,y\n1,2\n", {"label": None}, InputError, "is a table: say which column"),
     ("a,y\n1,2\n", {"n_features": 3}, InputError, "n_features=3, but the table has 1"),
+    (",a,y\n0,3,1\n1,4,0\n", {}, InputError, "first column has no name .* index=False"),
+    (",a,y\n17,3,1\n4,4,0\n", {}, InputError, "first column has no name .* index=False"),
+    ("Unnamed: 0,a,y\n0,3,1\n1,4,0\n", {}, InputError, "numbers the rows"),
     ("y\n1\n2\n", {}, InputError, "no column but the label"),
     ("a,y\n", {}, ReadError, "no examples in it"),
 ]
@@ -120,6 +123,12 @@ def test_bad_tables(tmp_path, content, options, error, message):
     (tmp_path / "x.csv").write_text(content)
     with pytest.raises(error, match=message):
         survey(tmp_path / "x.csv", **{"label": "y", **options})
+
+
+@pytest.mark.parametrize("cells", ["0.5,3,1\n1,4,0", "2,3,1\n2,4,0"])
+def test_a_first_column_without_a_name_that_numbers_no_rows_is_a_feature(tmp_path, cells):
+    (tmp_path / "x.csv").write_text(f",a,y\n{cells}\n")
+    assert survey(tmp_path / "x.csv", label="y").n_features == 2
 
 
 def test_a_tsv_is_a_table_for_the_shell_too(folder):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_graph_convolution import N, features, graph, labels, model, weights_of
 
-from daskpart import GCNClassifier, LogisticRegression
+from daskpart import GCNClassifier, LogisticRegression, MLPClassifier
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.graph_convolution.graph import read_graph
 from daskpart.models.graph_convolution.targets import class_targets, number_targets
@@ -143,3 +143,11 @@ def test_the_warning_shows_where_nodes_are_out_of_order():
     ring = networkx.Graph([(0, 1), (1, 2), (2, 3), (3, 5), (5, 4)])
     with pytest.warns(DaskpartWarning, match="in the order … 2, 3, 5, 4 …"):
         model(max_iter=1).fit(None, [0, 1, 0, 1, 0, 1], graph=ring)
+
+
+@pytest.mark.parametrize("classifier", [LogisticRegression(), MLPClassifier((4,)), GCNClassifier()])
+def test_labels_that_are_texts_and_numbers_are_refused(classifier):
+    y = np.array(["a", 1, "b", 1], dtype=object)
+    of_graph = {"graph": [(0, 1), (1, 2)]} if isinstance(classifier, GCNClassifier) else {}
+    with pytest.raises(InputError, match=r"several kinds, such as 1 \(int\), 'a' \(str\)"):
+        classifier.fit(np.eye(4), y, **of_graph)
