@@ -218,11 +218,12 @@ def as_frame(data: Any) -> Any:
         return data
     if not isinstance(data, list) or not data:
         return None
-    kind: Any = type(data[0])
-    least = {tuple: 2, list: 3, dict: 2}.get(kind, 0)  # a list of lists of two may be anything
+    kinds = {tuple: 2, list: 3, dict: 2}  # a list of lists of two may be anything
+    kind: Any = next((each for each in kinds if isinstance(data[0], each)), None)
+    least = kinds.get(kind, 0)
     alike = least and all(isinstance(record, kind) for record in data)
     lengths = {len(record) for record in data} if alike else {0}
-    length, named = max(lengths), kind is dict
+    length, named = max(lengths), kind is dict or hasattr(data[0], "_fields")  # a named tuple
     if len(lengths) > 1 or length < least or (length > 4 and not named) or not alike:
         raise InputError(
             "a list was given that is no list of records: each is a (user, item, rating), or a "
@@ -526,7 +527,8 @@ def rating_columns(
     raise InputError(
         f"a DataFrame with the columns {shown} was given; allowed are the columns 'user', 'item' "
         "and 'rating' (and others, ignored), or exactly three in that order and a timestamp. "
-        "Rename, select, or say which they are: user=, item=, rating="
+        "Rename, select, or say which they are: user=, item=, rating=. Of a table with a column "
+        "for each item, table.stack().dropna().reset_index() has such lines"
     )
 
 

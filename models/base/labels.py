@@ -57,8 +57,10 @@ class LabelIndex:
             twice = self._index[self._index.duplicated()].unique()
             raise InputError(f"{name} labels occur more than once: {_some(twice.to_numpy())}.")
 
-    def positions(self, labels: Any) -> np.ndarray:
+    def positions(self, labels: Any, instead: str = "") -> np.ndarray:
         """Positions of `labels`, int32 of the same length.
+
+        `instead` is what else than leaving unknown ones out the error advises.
 
         Raises
         ------
@@ -71,7 +73,7 @@ class LabelIndex:
         found = self._found(wanted)
         unknown = pd.unique(pd.Series(wanted[found < 0]))
         if len(unknown):
-            raise InputError(self._refusal(np.asarray(unknown)))
+            raise InputError(self._refusal(np.asarray(unknown), instead))
         return found
 
     def find(self, labels: Any) -> np.ndarray:
@@ -110,7 +112,7 @@ class LabelIndex:
             ) from None
         return found.astype(np.int32)
 
-    def _refusal(self, unknown: np.ndarray) -> str:
+    def _refusal(self, unknown: np.ndarray, instead: str) -> str:
         names = plural(self.name)
         if self.labels is None:
             known = f"the model's {names} are 0 … {self.n - 1}"
@@ -119,7 +121,7 @@ class LabelIndex:
         what = f"1 {self.name} is" if len(unknown) == 1 else f"{len(unknown)} {names} are"
         return (
             f"{what} unknown to the model: {_some(unknown)}; "
-            f"{known}. Leave them out, or fit with data of them."
+            f"{known}. Leave them out, or fit with data of them{instead and f', or {instead}'}."
         )
 
 

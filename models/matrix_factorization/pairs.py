@@ -66,9 +66,13 @@ def pair_positions(
     return _looked_up(factors.users(), users, unknown), _looked_up(factors.items(), items, unknown)
 
 
-def _looked_up(index: LabelIndex, labels: Any, unknown: str) -> np.ndarray:
+def _looked_up(index: LabelIndex, labels: Any, unknown: str | None) -> np.ndarray:
+    if unknown is None:
+        return index.positions(labels)
     one_of(unknown, "unknown", UNKNOWN)
-    return index.positions(labels) if unknown == "raise" else index.find(labels)
+    if unknown == "raise":
+        return index.positions(labels, "say unknown='nan'")
+    return index.find(labels)
 
 
 def check_names(names: tuple[str, str], factors: MFState) -> None:
@@ -82,11 +86,11 @@ def check_names(names: tuple[str, str], factors: MFState) -> None:
 
 
 def entry_positions(
-    matrix: LabelledMatrix, factors: MFState, unknown: str = "raise"
+    matrix: LabelledMatrix, factors: MFState, unknown: str | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows of both factors for each stored entry; labels are matched where `matrix` has them.
 
-    `unknown` is that of `pair_positions`.
+    `unknown` is that of `pair_positions`; None: refused, where the caller knows no such option.
 
     Raises
     ------
@@ -106,7 +110,9 @@ def entry_positions(
     return side_positions(matrix.rows, matrix.row_labels, factors.users(), unknown), items
 
 
-def item_positions(matrix: LabelledMatrix, factors: MFState, unknown: str = "raise") -> np.ndarray:
+def item_positions(
+    matrix: LabelledMatrix, factors: MFState, unknown: str | None = None
+) -> np.ndarray:
     """The item of each stored entry.
 
     Raises
@@ -125,7 +131,7 @@ def item_positions(matrix: LabelledMatrix, factors: MFState, unknown: str = "rai
 
 
 def side_positions(
-    entries: np.ndarray, labels: np.ndarray | None, index: LabelIndex, unknown: str = "raise"
+    entries: np.ndarray, labels: np.ndarray | None, index: LabelIndex, unknown: str | None = None
 ) -> np.ndarray:
     """Positions in the model of `entries`, which count along an axis with `labels` (or none)."""
     used = np.unique(entries)

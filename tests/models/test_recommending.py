@@ -194,7 +194,7 @@ def test_labels_are_matched_and_not_positions(model):
 def test_unknown_users_and_items_are_named(model, plain_model):
     with pytest.raises(InputError, match=r"2 persons are unknown to the model: 'zoe', 'yan'"):
         model.predict([("zoe", 10), ("ann", 10), ("yan", 10), ("zoe", 10)])
-    with pytest.raises(InputError, match=r"1 film is unknown to the model: 15;.*7 films"):
+    with pytest.raises(InputError, match=r"1 film is unknown to the model: 15;.*7 films.*='nan'"):
         model.predict([("ann", 15)])
     with pytest.raises(InputError, match=r"1 user is unknown to the model: 5;.*0 … 4"):
         plain_model.predict([(5, 0)])
@@ -204,7 +204,7 @@ def test_unknown_users_and_items_are_named(model, plain_model):
     for call in (plain_model.predict, plain_model.score, plain_model.transform):
         with pytest.raises(InputError, match="10 columns without labels"):
             call(larger)
-    with pytest.raises(InputError, match=r"1 person is unknown to the model: 'zoe'"):
+    with pytest.raises(InputError, match=r"1 person is unknown to the model: 'zoe'.*of them\.$"):
         model.recommend(["ann", "zoe"])
     with pytest.raises(InputError, match="film"):
         model.similar_items(11)

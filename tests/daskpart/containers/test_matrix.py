@@ -175,6 +175,15 @@ def test_frame_by_position_keeps_its_names():
     assert same(as_matrix(got.to_frame()), got)
 
 
+def test_named_tuples_are_records_with_the_names_of_their_fields():
+    frame = pd.DataFrame({"book": [1, 2], "reader": [5, 3], "rating": [4.0, 5.0]})
+    columns = ("reader", "book", "rating")
+    got = as_matrix(list(frame.itertuples(index=False)), columns)
+    assert same(got, as_matrix(frame, columns))
+    with pytest.raises(InputError, match="no list of records"):
+        as_matrix([*frame.itertuples(index=False), (1, 2)])
+
+
 def test_repeats_keep_the_last_with_a_warning():
     matrix = scipy.sparse.coo_array(([1.0, 2.0, 3.0, 4.0], ([1, 0, 1, 1], [1, 1, 1, 1])))
     with pytest.warns(DaskpartWarning, match="2 of 4 ratings repeat a position"):
