@@ -81,6 +81,8 @@ class CountOrShare(click.ParamType):
 class Widths(Count):
     """A width of some; 0 alone: none of them."""
 
+    _words = "write a whole number, such as 64, and the option once for each"
+
     def __init__(self) -> None:
         super().__init__(min=0)
 

@@ -102,6 +102,7 @@ def test_values_that_are_no_plain_number(files, tmp_path, capsys, run_cli, given
     ("given", "message"),
     [
         (("--hidden", 0, "--hidden", 8), "it stands alone"),
+        (("--hidden", "10,5"), "the option once for each"),
         (("--batch-size", "1.5"), "must be a whole number"),
         (("--batch-size", "0"), "is not in the range x>=1"),
         (("--layer-options", "heads"), "write name=value"),
