@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.hashing import GOLDEN, mixed
 from daskpart.errors import InputError
 
 
@@ -106,9 +107,6 @@ def place_items(placement: Any, n_items: int, n_shards: int) -> Directory:
 
 
 def _hashed_owners(n_items: int, n_shards: int) -> NDArray[np.int32]:
-    """The shard of each id by its mixed bits (splitmix64), the same on every machine."""
-    mixed = np.arange(n_items, dtype=np.uint64)
-    mixed += np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(n_shards)).astype(np.int32)
+    """The shard of each id by its mixed bits, the same on every machine."""
+    words = mixed(np.arange(n_items, dtype=np.uint64) + GOLDEN)
+    return (words % np.uint64(n_shards)).astype(np.int32)
