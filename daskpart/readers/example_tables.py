@@ -165,7 +165,8 @@ def table_of(path: str, label: str | int) -> Table:
         found = _checked(path, cells, None, label, separator)
         return replace(found, has_text=is_text(cells[found.label]))
     found = _checked(path, cells, cells, label, separator, len(first))
-    _refuse_index(path, cells[0], others, separator)
+    if cells[0] in _NAMES_OF_INDEX and found.label:
+        _refuse_index(path, others, separator)
     return replace(found, has_text=is_text(first_label(others, separator, found.label)))
 
 
@@ -178,12 +179,10 @@ def _first_lines(path: str) -> tuple[bytes, list[bytes]]:
         return first, list(islice((line for line in stream if line.strip()), _MORE_LINES))
 
 
-def _refuse_index(path: str, name: str, lines: Sequence[bytes], separator: str) -> None:
-    """Refuse a first column without a name that numbers the rows: the index of a DataFrame."""
-    decoded = [line.decode("utf-8", "replace") for line in lines]
-    cells = [cells_of(line, separator)[0] for line in decoded]
-    numbers = len(set(cells)) == len(cells) > 1 and all(map(str.isdecimal, cells))
-    if name in _NAMES_OF_INDEX and numbers:
+def _refuse_index(path: str, lines: Sequence[bytes], separator: str) -> None:
+    """Refuse a first column, which has no name, if it numbers the rows: a DataFrame's index."""
+    cells = [cells_of(line.decode("utf-8", "replace"), separator)[0] for line in lines]
+    if len(set(cells)) == len(cells) > 1 and all(map(str.isdecimal, cells)):
         raise InputError(
             f"{path}: the first column has no name and numbers the rows, as to_csv of pandas "
             "writes an index; it is no feature: write the file with index=False"

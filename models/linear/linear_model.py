@@ -58,7 +58,7 @@ tol : float, default=1e-4
     Stop when no entry of the gradient is larger (lbfgs; of a regression as a share of the largest
     at weights of 0, where that is below 1), or when the loss changes less from an epoch to the next
     (sgd, server); of averaged SGD that at the mean weights, which is looked at after epochs 1, 3,
-    7, 15 and so on. 0: all epochs are done.
+    7, 15 and so on. With 0 (sgd, server) it is not looked at, and all epochs are done.
 batch_size : int, default=128
     Samples of each rank in a step of SGD: K ranks take K · batch_size.
 optimizer : {"auto", "sgd", "adagrad", "momentum", "adam"}, default="auto"

@@ -131,6 +131,11 @@ def test_a_first_column_without_a_name_that_numbers_no_rows_is_a_feature(tmp_pat
     assert survey(tmp_path / "x.csv", label="y").n_features == 2
 
 
+def test_a_label_without_a_name_is_a_label_where_its_place_is_said(tmp_path):
+    (tmp_path / "x.csv").write_text(",a,b\n17,3,1\n4,4,0\n")
+    assert survey(tmp_path / "x.csv", label=0).n_features == 2
+
+
 def test_a_tsv_is_a_table_for_the_shell_too(folder):
     check_samples(str(folder / "x.tsv"), {"label": "0"})
     with pytest.raises(InputError, match="is a table: say which column"):
