@@ -18,6 +18,11 @@ from daskpart.models.networks.losses import Loss
 
 from .layers import Layer, Weights
 
+# of a column in a product with Â, whose rows come from all over memory: the share of it that a
+# multiply-add with weights takes, and how many of it a number of attention takes (its powers above
+# all); in round figures, as CPUs differ
+DENSE, ATTENTION = 0.5, 10
+
 
 @dataclass(frozen=True)
 class Network:
@@ -111,6 +116,27 @@ class Network:
             for layer in self.layers
             for _ in range(layer.n_backward if backward else layer.n_forward)
         ]
+
+    def row_work(self, n_features: float) -> int:
+        """What the weights have to do with a vertex in an epoch, in nonzeros of its row of Â.
+
+        Each matrix multiplies its rows for the output, for its own gradient and, but in the first
+        layer, for the gradient of the input.
+
+        Parameters
+        ----------
+        n_features : float
+            Stored features of a vertex, on average.
+        """
+        of_row = 0.0
+        for layer in self.layers:
+            stored = n_features / layer.n_inputs if layer.is_first else 1.0
+            matrices = [shape for shape in layer.shapes.values() if len(shape) > 1]
+            n_products = 2 if layer.is_first else 3
+            of_row += stored * n_products * sum(int(np.prod(shape)) for shape in matrices)
+        columns = sum(self.widths(backward=False)) + sum(self.widths(backward=True))
+        of_entry = columns + ATTENTION * self.entry_values
+        return round(DENSE * of_row / max(of_entry, 1))
 
     @property
     def n_sums(self) -> int:

@@ -154,6 +154,11 @@ class GraphProblem(Problem):
         held = [(4 + itemsize) * _summed(each, partition) + 4 * (own + 1) for each in counts]
         return np.sum(held, axis=0)
 
+    def row_work(self, network: Network) -> int:
+        """What a vertex weighs beside its nonzeros; see `Network.row_work`."""
+        sparse = self.features is None or _is_sparse(self.features)
+        return network.row_work(self._row_counts().mean() if sparse else self.n_inputs)
+
     def label_bytes(self, partition: Partition) -> NDArray[np.int64]:
         """Bytes of the labels that each rank has, and of their places."""
         values = self.targets.values
