@@ -93,13 +93,14 @@ def few_neighbours(
     most = min(most, int(degrees.max(initial=0)))  # "all of them" may be any large number
     counts = np.minimum(degrees, most)
     entries = np.empty(int(counts.sum()), np.int64)
-    _few(pointer, neighbours, targets, ids, np.empty(most, np.uint64), key, entries)
+    smallest, places = np.empty(most, np.uint64), np.empty(most, np.int64)
+    _few(pointer, neighbours, targets, ids, smallest, places, key, entries)
     return entries, counts
 
 
 @kernel
-def _few(pointer, neighbours, targets, ids, smallest, key, entries):
-    """Those whose words are smallest: their order in the row does not matter."""
+def _few(pointer, neighbours, targets, ids, smallest, places, key, entries):
+    """Those whose words are smallest; held with their places in the order of the words."""
     most, found = smallest.size, 0
     for target in targets:
         begin, end = pointer[target], pointer[target + 1]
@@ -114,14 +115,14 @@ def _few(pointer, neighbours, targets, ids, smallest, key, entries):
             if n_held < most or word < smallest[most - 1]:
                 slot = min(n_held, most - 1)
                 while slot > 0 and smallest[slot - 1] > word:
-                    smallest[slot] = smallest[slot - 1]
+                    smallest[slot], places[slot] = smallest[slot - 1], places[slot - 1]
                     slot -= 1
-                smallest[slot] = word
+                smallest[slot], places[slot] = word, place
                 n_held = min(n_held + 1, most)
-        left = most
-        for place in range(begin, end):
-            word = mixed_word(row + np.uint64(ids[neighbours[place]]) * GOLDEN)
-            if left > 0 and word <= smallest[most - 1]:
-                entries[found] = place
-                found += 1
-                left -= 1
+        for held in range(most):  # in the order of the row
+            slot = found + held
+            while slot > found and entries[slot - 1] > places[held]:
+                entries[slot] = entries[slot - 1]
+                slot -= 1
+            entries[slot] = places[held]
+        found += most

@@ -26,7 +26,7 @@ from daskpart.partitions import Partition
 from .network import Network
 from .plan import LABELS, GCNPlan, GCNPlanReport
 from .problem import GraphProblem
-from .sampling import SAMPLERS, Batches, GraphSampler
+from .sampling import SAMPLERS, Batches, GraphSampler, distinct
 
 INDICES = "indices"
 _N_DRAWN = 32
@@ -117,7 +117,7 @@ def rows_of_layer(layer: Layer, partition: Partition) -> int:
     readers = owners[layer.targets]
     foreign = readers != owners[layer.sources]
     pairs = layer.sources[foreign].astype(np.int64) * n_ranks + readers[foreign]
-    return len(np.unique(pairs))
+    return len(distinct(pairs, len(owners) * n_ranks))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
