@@ -5,6 +5,7 @@ userId,movieId,rating,timestamp     -->  comma, one line before the data, column
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,8 @@ from .detection import (
 )
 from .messages import listed
 from .streams import numbered_lines
+
+_WITH_ATTRIBUTES = re.compile(r"[^\s,;]+[\s,;]+[^\s,;]+[\s,;]+\{.*\}")  # 0 1 {'weight': 2.5}
 
 
 @dataclass(frozen=True)
@@ -176,6 +179,11 @@ def dialect_of(
     lines = [line for _, line in numbered]
     delimiter = separator_of(lines[0])
     cells = [cells_of(line, delimiter) for line in lines[:2]]
+    if relation.one_side and _WITH_ATTRIBUTES.fullmatch(lines[0].strip()):
+        raise ReadError(
+            f"{path}: what stands behind the edge in {lines[0][:60]!r} are the attributes that "
+            "networkx.write_edgelist writes; write with data=False, or data=['weight']"
+        )
     if header is None:
         header = not any(is_number(cell) for cell in cells[0])
         if header and relation.one_side and not (names_edges(cells[0]) or names_a_weight(cells)):

@@ -167,8 +167,10 @@ def positions_of(state: CPState, indices: Any, *, strict: bool = True) -> NDArra
             raise InputError(f"{wrong[0]!r} does not name {n_modes} indices, one a mode")
         columns = [list(column) for column in zip(*indices, strict=True)] or [[]] * n_modes
     indexes = [state.index_of(dim) for dim in state.dims]
-    look_up = [index.positions if strict else index.find for index in indexes]
-    return np.stack([found(column) for found, column in zip(look_up, columns, strict=True)])
+    return np.stack([
+        index.positions(column, "predict with unknown='nan'") if strict else index.find(column)
+        for index, column in zip(indexes, columns, strict=True)
+    ])  # fmt: skip
 
 
 class Aligned:

@@ -180,6 +180,8 @@ class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
 
     Attributes
     ----------
+    columns_ : ndarray or None
+        Names of the columns of y, of a DataFrame: also those of what is predicted.
     {shared attributes}
 
     Examples
@@ -204,7 +206,7 @@ class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
             raise InputError(
                 f"classes={classes!r}: GCNRegressor learns numbers and has none; leave them out"
             )
-        return number_targets(y)
+        return number_targets(y, self.columns_ if goes_on else None)
 
     def _loss(self, targets: Targets) -> Loss:
         return SquaredLoss()
@@ -216,7 +218,7 @@ class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
         """
         outputs, names = self._outputs(X, graph, client)
         outputs = outputs[:, 0] if self.n_outputs_ == 1 else outputs
-        return named(outputs, names)
+        return named(outputs, names, self.columns_)
 
     def score(
         self,
@@ -229,6 +231,10 @@ class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
         client: Any = None,
     ) -> float:
         """R² on the labelled vertices; parameters are those of `GCNClassifier.score`."""
-        given = number_targets(y)
+        given = number_targets(y, self.columns_)
         outputs, targets, weight = self._judged(given, X, y, sample_weight, mask, graph, client)
         return float(r2_score(targets, outputs, sample_weight=weight))
+
+    def _keep_more(self, problem: GraphProblem, plan: GCNPlan) -> None:
+        super()._keep_more(problem, plan)
+        self.columns_: Any = problem.targets.columns

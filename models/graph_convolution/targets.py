@@ -35,6 +35,8 @@ class Targets:
     n_outputs : int
         Columns of the network's output.
     kind : {"classes", "several", "numbers"}
+    columns : ndarray or None
+        Names of the columns of numbers, where y has them.
     """
 
     values: NDArray[Any]
@@ -42,6 +44,7 @@ class Targets:
     classes: NDArray[Any] | None
     n_outputs: int
     kind: str
+    columns: NDArray[Any] | None = None
 
     def at(self, rows: NDArray[np.int64]) -> Targets:
         """In another order; unlabelled where a row is −1."""
@@ -106,7 +109,7 @@ def class_targets(y: Any, classes: Any = None, *, to_judge: bool = False) -> Tar
 
     given = _plain(y)
     if given.ndim == 2:
-        return _several(*_columns_as_classes(y, given, classes))
+        return _several(*_by_name(y, given, classes, "the classes are"))
     unknown = pd.isna(given)
     plain = (int, float, np.integer, np.floating)
     if given.dtype.kind in "iuf" or all(isinstance(label, plain) for label in given[~unknown]):
@@ -152,18 +155,18 @@ def class_targets(y: Any, classes: Any = None, *, to_judge: bool = False) -> Tar
     return Targets(values, ~unknown, found, len(found), "classes")
 
 
-def _columns_as_classes(y: Any, given: NDArray[Any], classes: NDArray[Any] | None) -> Any:
-    """A table and its classes, as the columns of a pandas DataFrame name them, in their order."""
+def _by_name(y: Any, given: NDArray[Any], known: NDArray[Any] | None, those: str) -> Any:
+    """A table and its columns, as those of a pandas DataFrame are named; in the order known."""
     if not hasattr(y, "iloc"):
-        return given, classes
+        return given, known
     names = as_labels(y.columns.to_numpy())
     plain = np.arange(len(names))
-    if classes is None or np.array_equal(names, plain) or np.array_equal(classes, plain):
-        return given, names if classes is None else classes
+    if known is None or np.array_equal(names, plain) or np.array_equal(known, plain):
+        return given, names if known is None else known
     places = {name: place for place, name in enumerate(names.tolist())}
-    if set(places) != set(classes.tolist()):
-        raise InputError(f"y has the columns {names.tolist()}, the classes are {classes.tolist()}")
-    return given[:, [places[name] for name in classes.tolist()]], classes
+    if set(places) != set(known.tolist()):
+        raise InputError(f"y has the columns {names.tolist()}, {those} {known.tolist()}")
+    return given[:, [places[name] for name in known.tolist()]], known
 
 
 def _several(given: NDArray[Any], classes: NDArray[Any] | None) -> Targets:
@@ -187,13 +190,19 @@ def _several(given: NDArray[Any], classes: NDArray[Any] | None) -> Targets:
     return Targets(values, ~unknown, classes, table.shape[1], "several")
 
 
-def number_targets(y: Any) -> Targets:
+def number_targets(y: Any, columns: NDArray[Any] | None = None) -> Targets:
     """Numbers of vertices, one or several each; NaN where unknown.
+
+    Parameters
+    ----------
+    y : array-like
+    columns : ndarray or None
+        Names of the columns of a model, in their order; None: those of y, if it has some.
 
     Raises
     ------
     InputError
-        Where y holds no numbers, or none is known.
+        Where y holds no numbers, or none is known; for columns of other names.
     """
     try:
         given = _plain(y).astype(np.float64)
@@ -201,11 +210,13 @@ def number_targets(y: Any) -> Targets:
         if isinstance(error, InputError):
             raise
         raise InputError(f"y must hold numbers, NaN where they are unknown: {error}") from None
-    table = given[:, None] if given.ndim == 1 else given
+    table = given[:, None]
+    if given.ndim == 2:
+        table, columns = _by_name(y, given, columns, "those of the fit are")
     labelled = np.asarray(~np.isnan(table).any(axis=1))
     _require_some(labelled)
     values = np.where(labelled[:, None], table, 0)
-    return Targets(values, labelled, None, table.shape[1], "numbers")
+    return Targets(values, labelled, None, table.shape[1], "numbers", columns)
 
 
 def _require_some(labelled: NDArray[np.bool_]) -> None:

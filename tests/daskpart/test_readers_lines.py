@@ -253,6 +253,20 @@ def test_edges_under_a_header(tmp_path: Path) -> None:
     assert graph.data.todense().tolist() == [[0, 0, 2], [3, 0, 0], [0, 0, 0]]
 
 
+@pytest.mark.parametrize("names", [(0, 1), ("ann", "bob")])
+@pytest.mark.parametrize("attributes", [{}, {"weight": 2.5}, {"weight": 2.5, "since": "May"}])
+def test_edges_as_networkx_writes_them(tmp_path: Path, names: tuple, attributes: dict) -> None:
+    networkx = pytest.importorskip("networkx")
+    graph, path = networkx.DiGraph(), tmp_path / "graph.edgelist"
+    graph.add_edge(*names, **attributes)
+    networkx.write_edgelist(graph, path)
+    with pytest.raises(ReadError, match=r"attributes that networkx.* with data=False, or data="):
+        daskpart.read(path, "edges")
+    networkx.write_edgelist(graph, path, data=["weight"] if attributes else False)
+    weight = attributes.get("weight", 1)
+    assert daskpart.read(path, "edges").data.todense().tolist() == [[0, weight], [0, 0]]
+
+
 def test_adjacency_lines(tmp_path: Path) -> None:
     path = write(tmp_path / "train.txt", "0 4 8 15\n3\n1 4\n")
     ratings = daskpart.read(path, format="adjacency")

@@ -365,3 +365,26 @@ def test_without_a_graph_labels_name_the_rows_that_they_stand_beside():
     fitted = model(dropout=0.0).fit(rows, y)
     np.testing.assert_allclose(weights_of(fitted), weights_of(plain), rtol=1e-7, atol=1e-12)
     assert fitted.score(rows, y) == plain.score(features(), y.sort_index())
+
+
+def test_columns_of_numbers_keep_their_names(tmp_path):
+    """Predictions have them; `score` and `partial_fit` take them in any order, and no others."""
+    names = [f"v{vertex}" for vertex in range(12)]
+    y = pd.DataFrame({"depth": np.arange(12.0), "age": np.arange(12.0) ** 2}, index=names)
+    model = daskpart.GCNRegressor(4, n_ranks=2, max_iter=5, symmetrize=True)
+    model.fit(None, y, graph=_ring(np.array(names)))
+    model.save(tmp_path / "model")
+    for each in (model, daskpart.GCNRegressor.load(tmp_path / "model")):
+        predicted = each.predict()
+        assert predicted.columns.tolist() == ["depth", "age"]
+        turned = y[["age", "depth"]]
+        assert each.score(None, y) == each.score(None, turned) == each.score(None, y.to_numpy())
+        with pytest.raises(InputError, match=r"y has the columns \['depth', 'years'\], those of"):
+            each.score(None, y.rename(columns={"age": "years"}))
+    weights = {}
+    for order in (y, turned):
+        again = daskpart.GCNRegressor.load(tmp_path / "model")
+        again.partial_fit(None, order, graph=_ring(np.array(names)))
+        weights[order is y] = weights_of(again)
+    np.testing.assert_array_equal(weights[True], weights[False])
+    assert model.fit(None, y["age"], graph=_ring(np.array(names))).columns_ is None
