@@ -35,7 +35,7 @@ from distributed.core import Status
 from distributed.protocol import to_serialize
 from distributed.protocol.pickle import dumps
 
-from daskpart._floor.memory import keep_freed_memory
+from daskpart._floor.memory import give_back_freed_memory, keep_freed_memory
 from daskpart.collectives.large_arrays import free_kept_memory
 from daskpart.errors import InputError
 
@@ -355,17 +355,10 @@ class Session:
     def serve(self, rank: int) -> None:
         """Run texts until the communicator is closed; on the rank's own thread."""
         keep_freed_memory()
-        mailbox, requests = self.mailboxes[rank], self._queues[rank]
         endpoint = self.spec.endpoint(self, rank)
         self._note(self._running, rank)
         try:
-            fetch = self.host.worker.data.__getitem__
-            n_ranks = len(self.spec.placement)
-            communicator = RankCommunicator(rank, n_ranks, endpoint, mailbox, fetch)
-            while (asked := _next(requests, endpoint)) is not None:
-                request, own, answer = asked
-                packed = self._executed(communicator, request, own)
-                self.loop.call_soon_threadsafe(partial(_settle, answer, packed))
+            self._answer_requests(rank, endpoint)
         finally:
             try:
                 with self._leaving:
@@ -373,9 +366,20 @@ class Session:
                     if self._left == len(self.mailboxes):
                         endpoint.close(self.ended == _CLOSED)
                         free_kept_memory()
+                        give_back_freed_memory()  # for whatever the worker does next
             finally:
                 with suppress(RuntimeError):  # the loop is closed
                     self._note(self._done, rank)
+
+    def _answer_requests(self, rank: int, endpoint: Endpoint) -> None:
+        """The rank's values live as long as this call."""
+        fetch, n_ranks = self.host.worker.data.__getitem__, len(self.spec.placement)
+        communicator = RankCommunicator(rank, n_ranks, endpoint, self.mailboxes[rank], fetch)
+        requests = self._queues[rank]
+        while (asked := _next(requests, endpoint)) is not None:
+            request, own, answer = asked
+            packed = self._executed(communicator, request, own)
+            self.loop.call_soon_threadsafe(partial(_settle, answer, packed))
 
     def _executed(self, communicator: RankCommunicator, request: Request, own: dict) -> bytes:
         answer, rank = communicator.execute(request, own), communicator.rank

@@ -7,7 +7,8 @@ glibc gives memory back that a step needs again at once: what is larger than the
 was ever freed, and the end of the heap, on Dask's workers from 64 KiB on (they set
 MALLOC_TRIM_THRESHOLD_). An epoch of graph convolution then spends a third of its time on faults.
 So blocks of up to 32 MiB are taken from the heap, whose free end may have 64 MiB: glibc's own
-settings once a block of 32 MiB was freed. Larger arrays are as before.
+settings once a block of 32 MiB was freed. Larger arrays are as before. What the set-up of a fit
+freed goes back before its first step, and what is left at the end of the fit then.
 
 Source: mallopt(3).
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+from contextlib import suppress
 from functools import cache
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt
@@ -28,9 +30,8 @@ def _glibc() -> ctypes.CDLL | None:
     return ctypes.CDLL(None) if platform.libc_ver()[0] == "glibc" else None
 
 
-@cache
 def keep_freed_memory() -> None:
-    """Have this process keep what it frees, up to 64 MiB for each arena of glibc.
+    """Have this process keep what it frees from now on, up to 64 MiB for each arena of glibc.
 
     Nothing happens under another C library, or where the user has set MALLOC_MMAP_THRESHOLD_.
     """
@@ -42,7 +43,13 @@ def keep_freed_memory() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Let the system have what is free now; what is freed from now on is kept as before."""
+    """Let the system have what is free now.
+
+    And what is freed from now on, where MALLOC_TRIM_THRESHOLD_ says so, as on Dask's workers.
+    """
     library = _glibc()
-    if library is not None:
-        library.malloc_trim(0)
+    if library is None:
+        return
+    library.malloc_trim(0)
+    with suppress(KeyError, ValueError):
+        library.mallopt(_TRIM_THRESHOLD, int(os.environ["MALLOC_TRIM_THRESHOLD_"]))

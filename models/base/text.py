@@ -23,7 +23,8 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
-from daskpart._floor.memory import keep_freed_memory
+from daskpart._floor.memory import give_back_freed_memory, keep_freed_memory
+from daskpart.collectives.large_arrays import free_kept_memory
 
 from .state import State
 
@@ -84,6 +85,7 @@ def run_steps(
     changing : handles and plain values
     steps : list of Step
     """
+    comm.cached("set-up", _let_go_of_set_up)
     keep_freed_memory()
     steps: list[Step] = []
     for number in range(first, last + 1):
@@ -93,6 +95,12 @@ def run_steps(
         if done.enough or not done.finite:
             break
     return changing, steps
+
+
+def _let_go_of_set_up() -> None:
+    """Before the first step: what data are laid out in takes more memory than the steps."""
+    free_kept_memory()
+    give_back_freed_memory()
 
 
 class Text(ABC):
