@@ -6,9 +6,10 @@
 glibc gives memory back that a step needs again at once: what is larger than the largest block that
 was ever freed, and the end of the heap, on Dask's workers from 64 KiB on (they set
 MALLOC_TRIM_THRESHOLD_). An epoch of graph convolution then spends a third of its time on faults.
-So blocks of up to 32 MiB are taken from the heap, whose free end may have 64 MiB: glibc's own
-settings once a block of 32 MiB was freed. Larger arrays are as before. What the set-up of a fit
-freed goes back before its first step, and what is left at the end of the fit then.
+So blocks of up to 16 MiB are taken from the heap, whose free end may have 64 MiB. Larger arrays go
+back whole: kept, they made a process a third larger than what it computes with, for no time that we
+could measure. What the set-up of a fit freed goes back before its first step, and what is left at
+the end of the fit then.
 
 Source: mallopt(3).
 """
@@ -22,7 +23,7 @@ from contextlib import suppress
 from functools import cache
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt
-_LARGEST_BLOCK = 32 << 20  # the most that glibc takes
+_LARGEST_BLOCK, _FREE_END = 16 << 20, 64 << 20  # bytes
 
 
 @cache
@@ -39,7 +40,7 @@ def keep_freed_memory() -> None:
     if library is None or "MALLOC_MMAP_THRESHOLD_" in os.environ:
         return
     library.mallopt(_MMAP_THRESHOLD, _LARGEST_BLOCK)
-    library.mallopt(_TRIM_THRESHOLD, 2 * _LARGEST_BLOCK)
+    library.mallopt(_TRIM_THRESHOLD, _FREE_END)
 
 
 def give_back_freed_memory() -> None:
