@@ -159,6 +159,7 @@ def main(names: tuple[str, ...], ranks: int, models: tuple[str, ...], out: Path)
         [row[COLUMNS.index(f"{what} / forecast")] for row in rows]
         for what in ("resident", "by default")
     )
+    told = ", ".join(f"{name}={value}" for name, value in GIVES_BACK.items())
     kept = sum(abs(ratio - 1) <= WITHIN for ratio in ratios)
     body = (
         f"{ranks} ranks, each in a worker process of its own; two layers, {N_FEATURES} dense "
@@ -168,9 +169,9 @@ def main(names: tuple[str, ...], ranks: int, models: tuple[str, ...], out: Path)
         "ranks count in a pass. *Resident*: what the process of a rank held at most in epochs 2 to "
         f"{EPOCHS}, beyond what it held before the fit (Python, compiled kernels, Dask, and what a "
         "first fit leaves, which is not counted). *Set-up*: the same until the end of the first "
-        "epoch. Both with `MALLOC_MMAP_THRESHOLD_=131072`, so that memory which is freed goes back "
+        f"epoch. Both with `{told}`, so that memory which is freed goes back "
         "to the system at once. *By default*: resident without that. What a step frees then stays "
-        "with the process for the next one, which takes up to half the time for it. Wanted: "
+        "with the process for the next one, which then asks for no new pages. Wanted: "
         f"resident within {WITHIN:.0%} of the forecast; kept in {kept} of {len(rows)} lines, from "
         f"{min(ratios):.2f} to {max(ratios):.2f}; by default {min(by_default):.2f} to "
         f"{max(by_default):.2f} of it. The power-law graph is made, and cut in blocks; "

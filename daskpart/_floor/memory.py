@@ -7,9 +7,9 @@ glibc gives memory back that a step needs again at once: what is larger than the
 was ever freed, and the end of the heap, on Dask's workers from 64 KiB on (they set
 MALLOC_TRIM_THRESHOLD_). An epoch of graph convolution then spends a third of its time on faults.
 So blocks of up to 16 MiB are taken from the heap, whose free end may have 64 MiB. Larger arrays go
-back whole: kept, they made a process a third larger than what it computes with, for no time that we
-could measure. What the set-up of a fit freed goes back before its first step, and what is left at
-the end of the fit then.
+back whole: pieces of the heap that are kept for them fit others badly, and to compute with so much
+takes longer than the faults. What the set-up of a fit freed goes back before its first step, and
+what is left at the end of the fit then.
 
 Source: mallopt(3).
 """

@@ -6,8 +6,8 @@
 A net (column j: who reads vertex j) costs the rows that travel, so Σ (λ − 1) is what one product
 with Â moves (Demirci et al., VLDB 2022, §4.3.2 and equation 11). A vertex weighs what an epoch
 computes for it: the nonzeros of its row of A + I, as in the paper, and as many more as the products
-of its row of H with the weights are worth. Nonzeros alone leave one rank with up to 1.6 times the
-rows of the mean, and rows are most of the work where layers are wide and vertices have few edges.
+of its row of H with the weights are worth: those are most of the work where layers are wide and
+vertices have few edges.
 """
 
 from __future__ import annotations
@@ -344,13 +344,12 @@ def vertex_partition(
         model = data_models.column_net_self_loops(pattern)
     elif name == "stochastic":
         model = data_models.stochastic(pattern, n_ranks, sampler=sampler, random_state=random_state)
-    if not isinstance(model, str):
-        of_vertex = model.hypergraph.vertex_weights + row_work
-        model = replace(model, hypergraph=replace(model.hypergraph, vertex_weights=of_vertex))
-    data = (model,) if not isinstance(model, str) else (pattern,)
-    named = {"model": model} if isinstance(model, str) else {}
-    options = {"random_state": random_state, "epsilon": EPSILON, **named, **given}
-    return make_partition(*data, n_ranks, **options)
+    options = {"random_state": random_state, "epsilon": EPSILON, **given}
+    if isinstance(model, str):
+        return make_partition(pattern, n_ranks, model=model, **options)
+    of_vertex = model.hypergraph.vertex_weights + row_work
+    model = replace(model, hypergraph=replace(model.hypergraph, vertex_weights=of_vertex))
+    return make_partition(model, n_ranks, **options)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
