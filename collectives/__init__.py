@@ -10,14 +10,7 @@ from .cost_measurement import cost_model_of
 from .cost_model import CostModel
 from .counters import Counters, PlanStatistics, RoundRecord
 from .dense import allgather, alltoall, broadcast, reduce_scatter
-from .embedded import (
-    PreparedEmbedding,
-    embedded_expand,
-    embedded_expand_allreduce,
-    embedded_reduce,
-    embedded_reduce_allreduce,
-    prepare_embedded,
-)
+from .embedded import expand_allreduce, reduce_allreduce
 from .hypercube import (
     EmbeddedPlan,
     concurrent_volume,
@@ -92,7 +85,6 @@ __all__ = [
     "PerRank",
     "Plan",
     "PlanStatistics",
-    "PreparedEmbedding",
     "PreparedPlan",
     "PreparedRound",
     "RankRound",
@@ -119,11 +111,8 @@ __all__ = [
     "contributions",
     "cost_model_of",
     "embed",
-    "embedded_expand",
-    "embedded_expand_allreduce",
-    "embedded_reduce",
-    "embedded_reduce_allreduce",
     "expand",
+    "expand_allreduce",
     "expand_plan",
     "expected_allreduces",
     "hypercube_allreduce",
@@ -131,11 +120,11 @@ __all__ = [
     "pack_rows",
     "place_rows",
     "post_sparse_allreduce",
-    "prepare_embedded",
     "proximal_step",
     "random_vectors",
     "record_timelines",
     "reduce",
+    "reduce_allreduce",
     "reduce_plan",
     "reduce_scatter",
     "rows_for_payload",

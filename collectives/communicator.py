@@ -39,6 +39,7 @@ from .counters import Counters
 from .hypercube import EmbeddedPlan
 from .messages import Exchange, Payload, PreparedPlan, PreparedRound, localise, slices_of_rank
 from .plan import Plan, require_same_ranks
+from .routes import prepare_embedding
 from .timeline import Timeline, timeline_if_recorded
 
 if TYPE_CHECKING:
@@ -251,7 +252,8 @@ class Communicator(ABC):
         plan : Plan
             For as many ranks as the communicator has.
         numbering : PerRank of int arrays
-            Item ids of the rank in its local order, each once.
+            Item ids of the rank in its local order, each once. What a rank only forwards, of an
+            embedded plan, need not be in it.
         label : str, optional
             Name of its rounds in `counters`; default ``plan.kind``.
 
@@ -260,6 +262,9 @@ class Communicator(ABC):
         InputError
             For a plan of another number of ranks, or an item that a rank does not hold.
         """
+        if isinstance(plan, EmbeddedPlan):
+            require_same_ranks([plan], self.n_ranks)
+            return prepare_embedding(self, plan, numbering, label)
         return self.prepare_all([plan], numbering, [label or plan.kind])[0]
 
     def prepare_all(
@@ -278,12 +283,12 @@ class Communicator(ABC):
         Raises
         ------
         InputError
-            As `prepare`; also for labels of another number than the plans.
+            As `prepare`; also for labels of another number than the plans, or an embedded plan.
         """
         require_same_ranks(plans, self.n_ranks)
         for plan in plans:
             if isinstance(plan, EmbeddedPlan):
-                raise InputError(f"{plan!r} is over routed rows, not items; use prepare_embedded.")
+                raise InputError(f"{plan!r} has slots of its own: prepare it by itself.")
         names = [plan.kind for plan in plans] if labels is None else list(labels)
         if len(names) != len(plans):
             raise InputError(f"{len(plans)} plans need as many labels, got {len(names)}.")

@@ -42,12 +42,11 @@ from .dense_plans import (
     exchange_numbering,
     row_counts,
 )
-from .embedded import PreparedEmbedding, embedded_expand, embedded_reduce, prepare_embedded
 from .hypercube import embed
 from .messages import Inbox, PreparedPlan
 from .operations import expand, reduce
 from .plan import Plan
-from .reduction import SUM, Reduction, combine_rows, pack_rows, place_rows, require_reduction
+from .reduction import SUM, Reduction, require_reduction
 
 ALGORITHMS = ("hypercube", "direct")
 # a plan, the numbering of each rank's rows, the layout of each rank
@@ -87,7 +86,7 @@ def allgather(
     rows = row_counts(communicator.n_ranks, counts)
     prepared, layouts = _prepared(communicator, "allgather", algorithm, rows, _of_blocks)
     held = communicator.map(_with_room, values, layouts, stacked=counts is None)
-    return _run_expand(communicator, prepared, held, pack_rows, place_rows)
+    return expand(communicator, prepared, held)
 
 
 @collective
@@ -123,11 +122,7 @@ def reduce_scatter(
         communicator, "reduce-scatter", algorithm, rows, partial(_of_blocks, reduces=True)
     )
     held = communicator.map(_whole, values, layouts, reduction=reduction)
-    combine = partial(combine_rows, reduction=reduction)
-    if isinstance(prepared, PreparedEmbedding):
-        held = embedded_reduce(communicator, prepared, held, combine=combine, reduction=reduction)
-    else:
-        held = reduce(communicator, prepared, held, combine=combine)
+    held = reduce(communicator, prepared, held, reduction=reduction)
     return communicator.map(_own_block, held, layouts, stacked=counts is None)
 
 
@@ -160,7 +155,7 @@ def alltoall(
     table = exchange_counts(communicator.n_ranks, counts)
     prepared, layouts = _prepared(communicator, "alltoall", algorithm, table, _of_exchange)
     held = communicator.map(_with_room, values, layouts, own_first=True)
-    held = _run_expand(communicator, prepared, held, pack_rows, place_rows)
+    held = expand(communicator, prepared, held)
     return communicator.map(_received, held, layouts)
 
 
@@ -189,7 +184,7 @@ def broadcast(
     make = partial(_of_root_alone, n_ranks=n_ranks)
     prepared, ranks = _prepared(communicator, "broadcast", algorithm, np.array(root), make)
     held = communicator.map(_of_root, values, ranks, root=root)
-    held = _run_expand(communicator, prepared, held, _pack_value, _place_value)
+    held = expand(communicator, prepared, held, _pack_value, _place_value)
     return communicator.map(_plain, held)
 
 
@@ -199,17 +194,16 @@ def _prepared(
     algorithm: str,
     pattern: NDArray[np.int64],
     make: Callable[[NDArray[np.int64]], Pattern],
-) -> tuple[PreparedPlan | PreparedEmbedding, PerRank]:
+) -> tuple[PreparedPlan, PerRank]:
     """The plan of ``make(pattern)`` ready to run, and a layout a rank; made on the first call."""
     one_of(algorithm, "algorithm", ALGORITHMS)
 
-    def prepare() -> tuple[PreparedPlan | PreparedEmbedding, PerRank]:
+    def prepare() -> tuple[PreparedPlan, PerRank]:
         plan, numbering, layouts = make(pattern)
         numbers, held = communicator.values(numbering), communicator.values(layouts)
-        if algorithm == "direct":
-            return communicator.prepare(plan, numbers, label), held
-        routed = embed(plan, every_message=False)
-        return prepare_embedded(communicator, routed, numbers, label), held
+        if algorithm == "hypercube":
+            plan = embed(plan, every_message=False)
+        return communicator.prepare(plan, numbers, label), held
 
     return communicator.cached((label, algorithm, *pattern.ravel().tolist()), prepare)
 
@@ -227,18 +221,6 @@ def _of_exchange(table: NDArray[np.int64]) -> Pattern:
 def _of_root_alone(root: NDArray[np.int64], *, n_ranks: int) -> Pattern:
     numbering = [np.zeros(1, dtype=np.int64)] * n_ranks
     return broadcast_plan(n_ranks, int(root)), numbering, list(range(n_ranks))
-
-
-def _run_expand(
-    communicator: Communicator,
-    prepared: PreparedPlan | PreparedEmbedding,
-    held: PerRank,
-    pack: Callable,
-    place: Callable,
-) -> PerRank:
-    if isinstance(prepared, PreparedEmbedding):
-        return embedded_expand(communicator, prepared, held, pack, place)
-    return expand(communicator, prepared, held, pack, place)
 
 
 # -- steps on one rank ---

@@ -9,8 +9,8 @@
     arrives, ends here        b         │     unpacked into the state when all rounds are over
     only forwarded                c     │
 
-    embedded_expand, embedded_reduce                          rows alone
-    embedded_expand_allreduce, embedded_reduce_allreduce      rows, and a dense payload with them
+    expand, reduce                         rows alone (`operations`)
+    expand_allreduce, reduce_allreduce     rows, and a dense payload with them
 
 Abubaker et al. §4; the payload is what hides the latency of the sparse messages (Algorithm 2
 there). Rows leave the rank's state once, before the first round, and reach it once, after the last;
@@ -42,106 +42,15 @@ from daskpart._floor.checks import ranks_disagree, require_same_arrays
 from daskpart.errors import InputError
 
 from .communicator import Communicator, PerRank, collective
-from .hypercube import EmbeddedPlan
 from .messages import Inbox, PreparedPlan
-from .plan import Plan, require_same_ranks
 from .reduction import SUM, Reduction, combine_rows, pack_rows, place_rows
-from .routes import RankRoutes, pieces_of_ranks, routes_of_rank, slot_numbering
-
-
-@dataclass(frozen=True, eq=False)
-class PreparedEmbedding:
-    """An embedded plan ready to run; from `prepare_embedded`.
-
-    `plan` is None on a rank: what goes to the ranks is their own part of it.
-    """
-
-    payload_rows: int
-    every_message: bool
-    prepared: PreparedPlan = field(repr=False)  # its rounds, over the slots of each rank
-    routes: PerRank = field(repr=False)
-    plan: EmbeddedPlan | None = field(default=None, repr=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "plan": None}
-
-
-def prepare_embedded(
-    communicator: Communicator, plan: EmbeddedPlan, numbering: PerRank, label: str | None = None
-) -> PreparedEmbedding:
-    """Translate an embedded plan into slots and positions on each rank.
-
-    Parameters
-    ----------
-    communicator : Communicator
-    plan : EmbeddedPlan
-    numbering : PerRank of int arrays
-        Item ids of the rank in its local order, each once, as for `Communicator.prepare`. What a
-        rank only forwards need not be in it.
-    label : str, optional
-        Name of its rounds in `counters`; default ``plan.kind``.
-
-    Returns
-    -------
-    PreparedEmbedding
-
-    Raises
-    ------
-    InputError
-        For a plan that is not embedded or is for another number of ranks, or an item that starts
-        or ends at a rank that does not hold it.
-    """
-    if not isinstance(plan, EmbeddedPlan):
-        raise InputError(f"{plan!r} is not embedded; use embed(plan), or Communicator.prepare.")
-    require_same_ranks([plan], communicator.n_ranks)
-    pieces = communicator.values(pieces_of_ranks(plan))
-    combines = plan.kind == "reduce" and plan.aware  # copies of a row that meet on the way
-    routes = communicator.map(
-        routes_of_rank, pieces, numbering, n_routed=plan.n_routed, combines=combines
-    )
-    payload_ids = (plan.n_routed, plan.n_items)
-    slots = communicator.map(slot_numbering, routes, payload_ids=payload_ids)
-    over_slots = Plan(plan.kind, plan.n_items, plan.rounds)
-    prepared = communicator.prepare(over_slots, slots, label)
-    return PreparedEmbedding(plan.payload_rows, plan.every_message, prepared, routes, plan)
+from .routes import PreparedEmbedding, RankRoutes
 
 
 @collective
-def embedded_expand(
+def expand_allreduce(
     communicator: Communicator,
-    prepared: PreparedEmbedding,
-    values: PerRank,
-    pack: Callable = pack_rows,
-    place: Callable = place_rows,
-    **static: Any,
-) -> PerRank:
-    """Send every item's row from its owner to the ranks that share it, through the hypercube.
-
-    Parameters
-    ----------
-    communicator : Communicator
-    prepared : PreparedEmbedding
-        Of an expand plan.
-    values : PerRank
-        State of each rank; spent, as in `Communicator.update`.
-    pack, place : callable
-        As for `expand`. `pack` is called once, for all rows that start at the rank.
-    **static
-        As for `expand`.
-
-    Returns
-    -------
-    PerRank
-        The new states, to the bit those of `expand` on the plan that is carried. Cost:
-        ``prepared.plan.total_messages`` messages, `total_rows` rows.
-    """
-    return _embedded(communicator, prepared, "expand", values, None, pack, place, static)[0]
-
-
-@collective
-def embedded_expand_allreduce(
-    communicator: Communicator,
-    prepared: PreparedEmbedding,
+    prepared: PreparedPlan,
     values: PerRank,
     payload: PerRank,
     pack: Callable = pack_rows,
@@ -150,15 +59,17 @@ def embedded_expand_allreduce(
     payload_reduction: Reduction = SUM,
     **static: Any,
 ) -> tuple[PerRank, PerRank]:
-    """`embedded_expand`, and the allreduce of a small dense value in the same messages.
+    """`expand`, and the allreduce of a small dense value in the same messages.
 
     Parameters
     ----------
-    communicator, prepared, values, pack, place, **static
-        As for `embedded_expand`.
+    communicator, values, pack, place, **static
+        As for `expand`.
+    prepared : PreparedPlan
+        Of an embedded plan with room for the payload: ``rows_for_payload(payload bytes, row
+        bytes)``. `pack` is called on every rank, on some with no positions.
     payload : PerRank of numbers or arrays
-        Equal in shape and dtype on all ranks. The plan must leave room: ``rows_for_payload(
-        payload bytes, row bytes)``. `pack` is called on every rank, on some with no positions.
+        Equal in shape and dtype on all ranks.
     payload_reduction : Reduction
 
     Returns
@@ -167,60 +78,16 @@ def embedded_expand_allreduce(
         The payload is the same to the bit on every rank; values combine in the order of the
         hypercube, so `allreduce` may differ in the last bits.
     """
-    return _embedded(
-        communicator, prepared, "expand", values, payload, pack, place, static, payload_reduction
+    prepared.require("expand")
+    return run_embedded(
+        communicator, prepared, values, pack, place, static, SUM, payload, payload_reduction
     )
 
 
 @collective
-def embedded_reduce(
+def reduce_allreduce(
     communicator: Communicator,
-    prepared: PreparedEmbedding,
-    values: PerRank,
-    pack: Callable = pack_rows,
-    combine: Callable | None = None,
-    *,
-    reduction: Reduction = SUM,
-    **static: Any,
-) -> PerRank:
-    """Send every sharer's row of an item to its owner, through the hypercube.
-
-    On a naive embedding the owner sees every copy, and the result is to the bit that of `reduce`.
-    On an aware one, copies that meet on the way are combined by `reduction`, the lower rank's
-    first; the owner's inbox holds one row an item and rank of the last hop.
-
-    Parameters
-    ----------
-    communicator : Communicator
-    prepared : PreparedEmbedding
-        Of a reduce plan.
-    values : PerRank
-        State of each rank; spent, as in `Communicator.update`.
-    pack : callable
-        As for `embedded_expand`.
-    combine : callable, optional
-        ``combine(state, inbox, **static)`` as for `reduce`. Default: rows of an array, combined by
-        `reduction`.
-    reduction : Reduction
-        How copies combine on the way.
-    **static
-        As for `reduce`.
-
-    Returns
-    -------
-    PerRank
-        The new states. Cost: as of `embedded_expand`.
-    """
-    values, _ = _embedded(
-        communicator, prepared, "reduce", values, None, pack, combine, static, reduction=reduction
-    )
-    return values
-
-
-@collective
-def embedded_reduce_allreduce(
-    communicator: Communicator,
-    prepared: PreparedEmbedding,
+    prepared: PreparedPlan,
     values: PerRank,
     payload: PerRank,
     pack: Callable = pack_rows,
@@ -230,44 +97,45 @@ def embedded_reduce_allreduce(
     payload_reduction: Reduction = SUM,
     **static: Any,
 ) -> tuple[PerRank, PerRank]:
-    """`embedded_reduce`, and the allreduce of a small dense value in the same messages.
+    """`reduce`, and the allreduce of a small dense value in the same messages.
 
     Parameters
     ----------
-    communicator, prepared, values, pack, combine, reduction, **static
-        As for `embedded_reduce`.
-    payload, payload_reduction
-        As for `embedded_expand_allreduce`.
+    communicator, values, pack, combine, reduction, **static
+        As for `reduce`.
+    prepared, payload, payload_reduction
+        As for `expand_allreduce`.
 
     Returns
     -------
     new states, payload : PerRank
-        As of `embedded_expand_allreduce`.
+        As of `expand_allreduce`.
     """
-    return _embedded(
-        communicator, prepared, "reduce", values, payload, pack, combine, static, payload_reduction,
-        reduction,
-    )  # fmt: skip
+    prepared.require("reduce")
+    combine = combine or partial(combine_rows, reduction=reduction)
+    return run_embedded(
+        communicator, prepared, values, pack, combine, static, reduction, payload, payload_reduction
+    )
 
 
-def _embedded(
+def run_embedded(
     communicator: Communicator,
-    prepared: PreparedEmbedding,
-    kind: str,
+    prepared: PreparedPlan,
     values: PerRank,
-    payload: PerRank | None,
     pack: Callable,
-    end: Callable | None,
+    end: Callable,
     static: dict[str, Any],
+    reduction: Reduction,
+    payload: PerRank | None = None,
     payload_reduction: Reduction = SUM,
-    reduction: Reduction = SUM,
 ) -> tuple[PerRank, Any]:
-    _require(prepared, kind, with_payload=payload is not None)
-    routes, rounds = prepared.routes, prepared.prepared.rounds
+    """All rounds, with or without a payload; rows that arrive go to ``end(state, inbox)``."""
+    embedding = _with_room(prepared, payload is not None)
+    routes, rounds = embedding.routes, embedding.rounds
     folds = communicator.n_ranks & (communicator.n_ranks - 1) != 0
     payloads = () if payload is None else (payload,)
     buffer = communicator.map(
-        pack_buffer, values, routes, *payloads, pack=pack, payload_rows=prepared.payload_rows,
+        pack_buffer, values, routes, *payloads, pack=pack, payload_rows=embedding.payload_rows,
         payload_reduction=payload_reduction,
     )  # fmt: skip
     for index, prepared_round in enumerate(rounds):
@@ -276,22 +144,24 @@ def _embedded(
             pending, buffer, combine_slots, routes, round_index=index, reduction=reduction,
             final=folds and prepared_round is rounds[-1], payload_reduction=payload_reduction,
         )  # fmt: skip
-    end = end or partial(combine_rows, reduction=reduction)
     values = communicator.update(
         unpack_buffer, values, buffer, routes, place=end, place_static=static
     )
     return values, None if payload is None else communicator.map(payload_of, buffer, payload)
 
 
-def _require(prepared: PreparedEmbedding, kind: str, *, with_payload: bool) -> None:
-    prepared.prepared.require(kind)
+def _with_room(prepared: PreparedPlan, with_payload: bool) -> PreparedEmbedding:
+    """The plan, which must have room for a payload where there is one, and none where not."""
+    if not isinstance(prepared, PreparedEmbedding):
+        raise InputError("Only an embedded plan carries a payload; prepare embed(plan, …).")
     if with_payload != (prepared.payload_rows > 0):
-        name = f"embedded_{kind}" + ("_allreduce" if prepared.payload_rows else "")
+        name = prepared.kind + ("_allreduce" if prepared.payload_rows else "")
         raise InputError(
             f"The plan has {prepared.payload_rows} payload rows in a message; use {name} for it."
         )
     if with_payload and not prepared.every_message:
         raise InputError("A payload needs every message; embed(plan, every_message=True).")
+    return prepared
 
 
 # -- the forwarding buffer, and what each step does to it ---

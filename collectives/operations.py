@@ -5,20 +5,24 @@
     allreduce   every rank ↔ every rank    one value, by a star or a hypercube
     barrier     an allreduce of nothing
 
-η-PASGD §3.2–3.4 for expand and reduce.
+By an embedded plan rows go through the rounds of a hypercube (`embedded`). η-PASGD §3.2–3.4 for
+expand and reduce.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from daskpart._floor.checks import one_of
 
 from .communicator import Communicator, PerRank, Replicated, collective
+from .embedded import run_embedded
 from .hypercube_dense import hypercube_allreduce
 from .messages import PreparedPlan
 from .reduction import SUM, Reduction, combine_rows, pack_rows, place_rows, require_reduction
+from .routes import PreparedEmbedding
 
 
 @collective
@@ -36,11 +40,12 @@ def expand(
     ----------
     communicator : Communicator
     prepared : PreparedPlan
-        An expand plan after `Communicator.prepare`.
+        An expand plan after `Communicator.prepare`; embedded or not, the new states are the same.
     values : PerRank
         State of each rank; spent, as in `Communicator.update`.
     pack : callable
-        ``pack(state, positions)`` gives one row a position. Default: rows of an array.
+        ``pack(state, positions)`` gives one row a position. Default: rows of an array. Called once
+        a message, or for all rows that start here.
     place : callable
         ``place(state, inbox, **static)`` gives the new state. Default: overwrite rows of an array.
     **static
@@ -52,7 +57,7 @@ def expand(
         The new states. Cost: ``prepared.plan.total_messages`` messages in ``len(rounds)`` rounds.
     """
     prepared.require("expand")
-    return _run(communicator, prepared, values, pack, place, static)
+    return _run(communicator, prepared, values, pack, place, static, SUM)
 
 
 @collective
@@ -61,10 +66,15 @@ def reduce(
     prepared: PreparedPlan,
     values: PerRank,
     pack: Callable = pack_rows,
-    combine: Callable = combine_rows,
+    combine: Callable | None = None,
+    *,
+    reduction: Reduction = SUM,
     **static: Any,
 ) -> PerRank:
     """Send every sharer's row of an item to its owner, which combines them in rank order.
+
+    By an aware embedding, copies that meet on the way are combined there by `reduction`, the lower
+    rank's first, and the owner's inbox holds one row an item and rank of the last hop.
 
     Parameters
     ----------
@@ -75,10 +85,10 @@ def reduce(
         State of each rank; spent, as in `Communicator.update`.
     pack : callable
         As for `expand`.
-    combine : callable
+    combine : callable, optional
         ``combine(state, inbox, **static)`` gives the new state, with the owner's own row at its own
-        rank's position (see `contributions`). Default: rows of an array, summed; another reduction
-        by ``reduction=``.
+        rank's position (see `contributions`). Default: rows of an array, by `reduction`.
+    reduction : Reduction
     **static
         The same on every rank; handed to `combine`.
 
@@ -88,7 +98,8 @@ def reduce(
         The new states. Cost: as of `expand`.
     """
     prepared.require("reduce")
-    return _run(communicator, prepared, values, pack, combine, static)
+    combine = combine or partial(combine_rows, reduction=reduction)
+    return _run(communicator, prepared, values, pack, combine, static, reduction)
 
 
 def _run(
@@ -98,7 +109,10 @@ def _run(
     pack: Callable,
     end: Callable,
     static: dict[str, Any],
+    reduction: Reduction,
 ) -> PerRank:
+    if isinstance(prepared, PreparedEmbedding):
+        return run_embedded(communicator, prepared, values, pack, end, static, reduction)[0]
     for prepared_round in prepared.rounds:
         pending = communicator.post(prepared_round, values, pack)
         values = communicator.collect(pending, values, end, **static)

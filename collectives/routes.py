@@ -10,15 +10,18 @@ the way, a row that arrives is the first in its slot, meets the one that waits t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .hypercube import EmbeddedPlan
-from .messages import localise
-from .plan import RankRound
+from .messages import PreparedPlan, localise
+from .plan import Plan, RankRound
+
+if TYPE_CHECKING:
+    from .communicator import Communicator, PerRank
 
 
 class Arrivals(NamedTuple):
@@ -69,6 +72,34 @@ class RankRoutes:
     end_positions: list[NDArray[np.int64]]
     end_slots: list[NDArray[np.int64]]
     arrivals: list[list[Arrivals]]
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedEmbedding(PreparedPlan):
+    """An embedded plan ready to run; its `rounds` are over the slots of each rank."""
+
+    routes: PerRank = field(repr=False, kw_only=True)
+    payload_rows: int = field(kw_only=True)
+    every_message: bool = field(kw_only=True)
+
+
+def prepare_embedding(
+    communicator: Communicator, plan: EmbeddedPlan, numbering: PerRank, label: str | None
+) -> PreparedEmbedding:
+    """Slots and positions on each rank; what a rank only forwards need not be in its numbering."""
+    pieces = communicator.values(pieces_of_ranks(plan))
+    combines = plan.kind == "reduce" and plan.aware  # copies of a row that meet on the way
+    routes = communicator.map(
+        routes_of_rank, pieces, numbering, n_routed=plan.n_routed, combines=combines
+    )
+    payload_ids = (plan.n_routed, plan.n_items)
+    slots = communicator.map(slot_numbering, routes, payload_ids=payload_ids)
+    rounds = Plan(plan.kind, plan.n_items, plan.rounds)
+    (over_slots,) = communicator.prepare_all([rounds], slots, [label or plan.kind])
+    return PreparedEmbedding(
+        plan.kind, over_slots.label, over_slots.rounds, plan, routes=routes,
+        payload_rows=plan.payload_rows, every_message=plan.every_message,
+    )  # fmt: skip
 
 
 def pieces_of_ranks(plan: EmbeddedPlan) -> list[tuple[RankRound, ...]]:

@@ -9,7 +9,6 @@ the embedding wins can be read off.
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -24,11 +23,8 @@ from daskpart.collectives import (
     LocalCommunicator,
     Plan,
     embed,
-    embedded_expand,
-    embedded_reduce,
     expand,
     expand_plan,
-    prepare_embedded,
     reduce,
     simulate,
 )
@@ -86,29 +82,20 @@ def transport_seconds(client: Any, transport: str, n_ranks: int, name: str) -> l
     with made as communicator:
         numbering = communicator.values(held)
         rows = communicator.map(_rows, numbering)
-        return [
-            _seconds(communicator, method, plan, numbering, rows)
-            for method, plan in plans(found).items()
-        ]
+        return [_seconds(communicator, plan, numbering, rows) for plan in plans(found).values()]
 
 
 def _rows(numbering: np.ndarray) -> np.ndarray:
     return np.zeros((len(numbering), WIDTH), np.float32)
 
 
-def _seconds(
-    communicator: Communicator, method: str, plan: Plan, numbering: Any, rows: Any
-) -> float:
-    prepare = communicator.prepare if method == METHODS[0] else partial(
-        prepare_embedded, communicator
-    )  # fmt: skip
-    calls = (expand, reduce) if method == METHODS[0] else (embedded_expand, embedded_reduce)
-    prepared = [prepare(each, numbering) for each in (plan, plan.reversed())]
+def _seconds(communicator: Communicator, plan: Plan, numbering: Any, rows: Any) -> float:
+    prepared = [communicator.prepare(each, numbering) for each in (plan, plan.reversed())]
     least = np.inf
     for _ in range(TURNS + 1):
         state = communicator.settle(communicator.map(np.copy, rows))
         begin = perf_counter()
-        for call, ready in zip(calls, prepared, strict=True):
+        for call, ready in zip((expand, reduce), prepared, strict=True):
             state = call(communicator, ready, state)
         communicator.settle(state)
         least = min(least, perf_counter() - begin)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart.collectives import EmbeddedPlan, LocalCommunicator, Plan, prepare_embedded
+from daskpart.collectives import EmbeddedPlan, LocalCommunicator, Plan
 from daskpart.collectives.messages import RankMessages
 from daskpart.collectives.routes import Arrivals, RankRoutes
 from daskpart.models.cp.als import (
@@ -100,9 +100,9 @@ def _direct_of_ranks(plan: Plan, ids: Sequence[NDArray[Any]]) -> list[RankMessag
 def _embedded_of_ranks(plan: Plan, ids: Sequence[NDArray[Any]]) -> list[Embedded]:
     assert isinstance(plan, EmbeddedPlan) and plan.aware
     with LocalCommunicator(len(ids)) as communicator:
-        prepared = prepare_embedded(communicator, plan, communicator.values(ids))
+        prepared = communicator.prepare(plan, communicator.values(ids))
         routes = communicator.gather(prepared.routes) or []
-        rounds = communicator.gather(prepared.prepared.rounds[0].messages) or []
+        rounds = communicator.gather(prepared.rounds[0].messages) or []
     return [Embedded(*pair) for pair in zip(routes, rounds, strict=True)]
 
 

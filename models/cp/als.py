@@ -36,14 +36,12 @@ from numpy.typing import NDArray
 from daskpart.collectives import (
     Communicator,
     PerRank,
-    PreparedEmbedding,
     PreparedPlan,
-    embedded_expand_allreduce,
-    embedded_reduce,
-    embedded_reduce_allreduce,
     expand,
+    expand_allreduce,
     hypercube_allreduce,
     reduce,
+    reduce_allreduce,
 )
 
 from .layout.layout import TensorLayout
@@ -104,11 +102,22 @@ class Factors:
 
 
 @dataclass(frozen=True)
-class PointToPointModes:
-    """Algorithm 1, ready to run: the reduce and the expand of each mode."""
+class _Messages:
+    """The reduce and the expand of each mode, ready to run."""
 
     reduces: Sequence[PreparedPlan]
     expands: Sequence[PreparedPlan]
+
+    def reduce_rows(self, comm: Communicator, rows: PerRank, mode: int) -> PerRank:
+        """Rows that were computed everywhere, added up at their owners.
+
+        Under Algorithm 2 by a reduce without room for a Gram, and on the way to them too.
+        """
+        return reduce(comm, self.reduces[mode], rows)
+
+
+class PointToPointModes(_Messages):
+    """Algorithm 1."""
 
     def iterate(
         self, comm: Communicator, tensors: PerRank, factors: Factors, update: Update
@@ -132,10 +141,6 @@ class PointToPointModes:
             factors.grams[mode] = hypercube_allreduce(comm, gram, label="allreduce")
         return factors, sums
 
-    def reduce_rows(self, comm: Communicator, rows: PerRank, mode: int) -> PerRank:
-        """Rows that were computed everywhere, added up at their owners."""
-        return reduce(comm, self.reduces[mode], rows)
-
     def normalise_and_expand(
         self, comm: Communicator, factors: Factors, sums: PerRank, mode: int
     ) -> PerRank:
@@ -155,12 +160,8 @@ class PointToPointModes:
         return factors
 
 
-@dataclass(frozen=True)
-class EmbeddedModes:
-    """Algorithm 2, ready to run: reduces with room for a Gram, expands with room for λ."""
-
-    reduces: Sequence[PreparedEmbedding]
-    expands: Sequence[PreparedEmbedding]
+class EmbeddedModes(_Messages):
+    """Algorithm 2: reduces with room for a Gram, expands with room for λ."""
 
     def iterate(
         self, comm: Communicator, tensors: PerRank, factors: Factors, update: Update
@@ -175,18 +176,11 @@ class EmbeddedModes:
             sums = self.normalise_and_expand(comm, factors, sums, mode)
         return factors, sums
 
-    def reduce_rows(self, comm: Communicator, rows: PerRank, mode: int) -> PerRank:
-        """Rows that were computed everywhere, added up at their owners and on the way to them.
-
-        For a reduce without room for a Gram.
-        """
-        return embedded_reduce(comm, self.reduces[mode], rows)
-
     def normalise_and_expand(
         self, comm: Communicator, factors: Factors, sums: PerRank, mode: int
     ) -> PerRank:
         """λ of a mode that was solved, its rows at all who share them, and normalised; the sums."""
-        rows, sums = embedded_expand_allreduce(comm, self.expands[mode], factors.rows[mode], sums)
+        rows, sums = expand_allreduce(comm, self.expands[mode], factors.rows[mode], sums)
         factors.weights = comm.map(weights_of, sums)
         factors.rows[mode] = comm.update(normalise, rows, factors.weights)
         return sums
@@ -208,9 +202,7 @@ class EmbeddedModes:
         """Reduce the products of a mode to their owners, and the Gram of the mode before it."""
         before = (mode - 1) % len(factors.rows)
         gram = comm.map(owned_gram, factors.rows[before], tensors, mode=before)
-        products, factors.grams[before] = embedded_reduce_allreduce(
-            comm, self.reduces[mode], products, gram
-        )
+        products, factors.grams[before] = reduce_allreduce(comm, self.reduces[mode], products, gram)
         return products
 
 

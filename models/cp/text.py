@@ -21,7 +21,6 @@ from daskpart.collectives import (
     PreparedPlan,
     allreduce,
     barrier,
-    prepare_embedded,
 )
 from daskpart.errors import InputError
 from daskpart.models.base.early_stopping import Seen, Watch
@@ -196,16 +195,12 @@ def prepared(comm: Communicator, plan: CPPlan, ids: list[PerRank]) -> Modes | St
 
 def prepared_messages(comm: Communicator, plan: CPPlan, ids: list[PerRank]) -> Modes:
     """The messages of each mode, ready to run."""
-    if isinstance(plan.expands[0], EmbeddedPlan):
-        return EmbeddedModes(
-            [prepare_embedded(comm, p, n) for p, n in zip(plan.reduces, ids, strict=True)],  # type: ignore[arg-type]
-            [prepare_embedded(comm, p, n) for p, n in zip(plan.expands, ids, strict=True)],  # type: ignore[arg-type]
-        )
-    pairs = [
-        comm.prepare_all([reduce, expand], n)
-        for reduce, expand, n in zip(plan.reduces, plan.expands, ids, strict=True)
-    ]
-    return PointToPointModes([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+    made = EmbeddedModes if isinstance(plan.expands[0], EmbeddedPlan) else PointToPointModes
+    reduces, expands = (
+        [comm.prepare(each, held) for each, held in zip(plans, ids, strict=True)]
+        for plans in (plan.reduces, plan.expands)
+    )
+    return made(reduces, expands)
 
 
 # -- texts ---

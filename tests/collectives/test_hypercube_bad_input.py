@@ -9,13 +9,10 @@ from exchange_text import random_connectivity
 from daskpart.collectives import (
     LocalCommunicator,
     embed,
-    embedded_expand,
-    embedded_expand_allreduce,
-    embedded_reduce,
     expand,
+    expand_allreduce,
     expand_plan,
     place_rows,
-    prepare_embedded,
     reduce,
 )
 from daskpart.collectives.messages import RankMessages
@@ -34,32 +31,29 @@ def four():
 
 def test_plans_that_do_not_fit(four):
     communicator, items, plan = four
-    with pytest.raises(InputError, match="is not embedded"):
-        prepare_embedded(communicator, plan, items)
+    rows, numbers = communicator.values([np.ones((1, 2))] * 4), communicator.values([1.0] * 4)
+    with pytest.raises(InputError, match="Only an embedded plan carries a payload"):
+        expand_allreduce(communicator, communicator.prepare(plan, items), rows, numbers)
     for none in (None, [], "plan", plan.rounds):
         with pytest.raises(InputError, match=r"plan is a .*: give a Plan"):
             embed(none)
     other = embed(expand_plan(random_connectivity(3, 5, seed=0)))
     with pytest.raises(InputError, match="for 5 ranks, the communicator has 4"):
-        prepare_embedded(communicator, other, items)
+        communicator.prepare(other, items)
     lacking = communicator.values([np.array([0])] * 3 + [np.array([7])])
     with pytest.raises(InputError, match=r"Rank 3 receives item 0 .* numbering lacks it"):
-        prepare_embedded(communicator, embed(plan), lacking)
-    rows = communicator.values([np.ones((1, 2))] * 4)
-    prepared = prepare_embedded(communicator, embed(plan), items)
+        communicator.prepare(embed(plan), lacking)
+    prepared = communicator.prepare(embed(plan), items)
     with pytest.raises(InputError, match="A plan of kind reduce is needed"):
-        embedded_reduce(communicator, prepared, rows)
-    numbers = communicator.values([1.0] * 4)
-    with pytest.raises(InputError, match="0 payload rows in a message; use embedded_expand for"):
-        embedded_expand_allreduce(communicator, prepared, rows, numbers)
-    with_room = prepare_embedded(communicator, embed(plan, payload_rows=1), items)
-    with pytest.raises(InputError, match=r"1 payload rows .* use embedded_expand_allreduce"):
-        embedded_expand(communicator, with_room, rows)
+        reduce(communicator, prepared, rows)
+    with pytest.raises(InputError, match="0 payload rows in a message; use expand for"):
+        expand_allreduce(communicator, prepared, rows, numbers)
+    with_room = communicator.prepare(embed(plan, payload_rows=1), items)
+    with pytest.raises(InputError, match=r"1 payload rows .* use expand_allreduce"):
+        expand(communicator, with_room, rows)
     sparse = embed(plan, payload_rows=1, every_message=False)
     with pytest.raises(InputError, match="every_message=True"):
-        embedded_expand_allreduce(
-            communicator, prepare_embedded(communicator, sparse, items), rows, numbers
-        )
+        expand_allreduce(communicator, communicator.prepare(sparse, items), rows, numbers)
 
 
 def test_an_embedded_plan_is_embedded_once_and_prepared_as_such():
@@ -71,8 +65,8 @@ def test_an_embedded_plan_is_embedded_once_and_prepared_as_such():
     with pytest.raises(InputError, match="Only a point-to-point expand or reduce"):
         embed(plan)
     with LocalCommunicator(2) as communicator:
-        with pytest.raises(InputError, match="use prepare_embedded"):
-            communicator.prepare(plan, communicator.values([np.arange(3)] * 2))
+        with pytest.raises(InputError, match="prepare it by itself"):
+            communicator.prepare_all([plan], communicator.values([np.arange(3)] * 2))
 
 
 def test_embedded_plans_of_other_items_are_not_equal():
@@ -98,29 +92,29 @@ def test_a_plan_of_the_other_kind(four, run, kind):
 
 def test_payloads_that_do_not_fit(four):
     communicator, items, plan = four
-    prepared = prepare_embedded(communicator, embed(plan, payload_rows=1), items)
+    prepared = communicator.prepare(embed(plan, payload_rows=1), items)
     rows = communicator.values([np.ones((1, 2))] * 4)  # 16 bytes a row
     numbers = communicator.values([1.0] * 4)
-    embedded_expand_allreduce(communicator, prepared, communicator.map(_same, rows), numbers)
+    expand_allreduce(communicator, prepared, communicator.map(_same, rows), numbers)
     pairs = communicator.values([np.ones(2)] * 4)
     with pytest.raises(InputError, match=r"has 16 bytes.*1 rows of 16; plan with.*\(16, 16\)"):
-        embedded_expand_allreduce(communicator, prepared, communicator.map(_same, rows), pairs)
+        expand_allreduce(communicator, prepared, communicator.map(_same, rows), pairs)
     mixed = communicator.values([1.0, 1.0, 1, 1.0])
     with pytest.raises(InputError, match=r"Ranks [0-3] and [0-3] disagree in the payload \(sum\)"):
-        embedded_expand_allreduce(communicator, prepared, communicator.map(_same, rows), mixed)
+        expand_allreduce(communicator, prepared, communicator.map(_same, rows), mixed)
 
 
 def test_rows_that_do_not_fit(four):
     communicator, items, plan = four
-    prepared = prepare_embedded(communicator, embed(plan.reversed()), items)
+    prepared = communicator.prepare(embed(plan.reversed()), items)
     widths = communicator.values([np.ones((1, 2))] * 3 + [np.ones((1, 3))])
     with pytest.raises(InputError, match=r"Ranks 1 and 3 disagree in routed rows.*\(2,\).*\(3,\)"):
-        embedded_reduce(communicator, prepared, widths)
+        reduce(communicator, prepared, widths)
     rows = communicator.values([np.ones((1, 2))] * 4)
     with pytest.raises(InputError, match=r"Rank 1 packed an array of shape \(0, 2\) for 1 rows"):
-        embedded_reduce(communicator, prepared, rows, _pack_nothing)
-    up = prepare_embedded(communicator, embed(plan), items)
-    assert [r.tolist() for r in communicator.gather(embedded_expand(communicator, up, rows))] == [
+        reduce(communicator, prepared, rows, _pack_nothing)
+    up = communicator.prepare(embed(plan), items)
+    assert [r.tolist() for r in communicator.gather(expand(communicator, up, rows))] == [
         [[1.0, 1.0]]
     ] * 4  # and it goes on
 
@@ -136,9 +130,9 @@ def _pack_nothing(rows, positions):
 def test_place_sees_the_owner_as_source(four):
     """The inbox of an embedded expand is that of the direct plan, not of the last hop."""
     communicator, items, plan = four
-    prepared = prepare_embedded(communicator, embed(plan), items)
+    prepared = communicator.prepare(embed(plan), items)
     rows = communicator.values([np.ones((1, 2))] * 4)
-    seen = embedded_expand(communicator, prepared, rows, place=_sources)
+    seen = expand(communicator, prepared, rows, place=_sources)
     assert communicator.gather(seen) == [[], [0], [0], [0]]
 
 
@@ -154,14 +148,13 @@ def test_rows_that_numpy_would_make_fit(four, other, goes_out, embeds):
     """Fractions cut off, a number written to a whole row: ranks would hold different things."""
     communicator, items, plan = four
     plan = plan if goes_out else plan.reversed()
-    prepare = prepare_embedded if embeds else LocalCommunicator.prepare
-    prepared = prepare(communicator, embed(plan) if embeds else plan, items)
-    text = {(0, 0): reduce, (0, 1): embedded_reduce, (1, 0): expand, (1, 1): embedded_expand}
+    prepared = communicator.prepare(embed(plan) if embeds else plan, items)
+    run = expand if goes_out else reduce
     rows = communicator.values([other] + [np.full((1, 2), 1.5)] * 3)
     with pytest.raises(
         InputError, match=r"Ranks 0 and \d disagree in (what they send and hold|routed rows)"
     ):
-        communicator.gather(text[goes_out, embeds](communicator, prepared, rows))
+        communicator.gather(run(communicator, prepared, rows))
 
 
 def test_messages_of_another_plan():

@@ -23,14 +23,11 @@ from daskpart.collectives import (
     Reduction,
     combine_rows,
     embed,
-    embedded_expand,
-    embedded_expand_allreduce,
-    embedded_reduce,
-    embedded_reduce_allreduce,
     expand,
+    expand_allreduce,
     expand_plan,
-    prepare_embedded,
     reduce,
+    reduce_allreduce,
     reduce_plan,
     rows_for_payload,
 )
@@ -76,13 +73,13 @@ def run_all(communicator, connectivity, aware):
     items, rows = start(communicator, connectivity)
     room = rows_for_payload(9 * 8, ROW_BYTES)
     plan = embed(expand_plan(connectivity), aware=aware, payload_rows=room)
-    down = prepare_embedded(communicator, plan.reversed(), items, "down")
-    up = prepare_embedded(communicator, plan, items, "up")
-    rows, first = embedded_reduce_allreduce(
+    down = communicator.prepare(plan.reversed(), items, "down")
+    up = communicator.prepare(plan, items, "up")
+    rows, first = reduce_allreduce(
         communicator, down, rows, communicator.map(gram, rows), payload_reduction=SUM
     )
     middle = communicator.gather(rows)
-    rows, second = embedded_expand_allreduce(
+    rows, second = expand_allreduce(
         communicator, up, rows, communicator.map(gram, rows), payload_reduction=MAX
     )
     found = {
@@ -126,8 +123,8 @@ def check_bits_and_counts(communicator, n_ranks, aware):
 def test_results_are_those_of_point_to_point(n_ranks, aware):
     connectivity = random_connectivity(N_ITEMS, n_ranks, seed=n_ranks)
     for kind, plan, run in (
-        ("expand", expand_plan(connectivity), embedded_expand),
-        ("reduce", reduce_plan(connectivity), embedded_reduce),
+        ("expand", expand_plan(connectivity), expand),
+        ("reduce", reduce_plan(connectivity), reduce),
     ):
         for every_message in (True, False):
             exact = kind == "expand" or not aware
@@ -135,7 +132,7 @@ def test_results_are_those_of_point_to_point(n_ranks, aware):
             with LocalCommunicator(n_ranks, sequential=True) as communicator:
                 items, rows = start(communicator, connectivity, make_rows)
                 embedded = embed(plan, aware=aware, every_message=every_message)
-                prepared = prepare_embedded(communicator, embedded, items)
+                prepared = communicator.prepare(embedded, items)
                 found = communicator.gather(run(communicator, prepared, rows))
                 counted = communicator.counters.of(kind)
             assert bits(found) == bits(run_direct(connectivity, kind, make_rows))
@@ -157,8 +154,8 @@ def test_copies_combine_where_they_meet_the_lower_ranks_first(n_ranks):
     with LocalCommunicator(n_ranks) as communicator:
         items, rows = start(communicator, connectivity, whole_rows)
         before = communicator.gather(rows)
-        prepared = prepare_embedded(communicator, embed(reduce_plan(connectivity)), items)
-        found = embedded_reduce(communicator, prepared, rows, reduction=WEAVE)
+        prepared = communicator.prepare(embed(reduce_plan(connectivity)), items)
+        found = reduce(communicator, prepared, rows, reduction=WEAVE)
         found = communicator.gather(found)
     held = items_of_ranks(connectivity)
     for item, owner in enumerate(connectivity.owners.tolist()):
@@ -245,10 +242,10 @@ def test_payloads_combine_the_lower_ranks_first(n_ranks):
     with LocalCommunicator(n_ranks) as communicator:
         items, rows = start(communicator, connectivity)
         for routed, run, expected in (
-            (plan, embedded_expand_allreduce, pairs_first(folded)),
-            (plan.reversed(), embedded_reduce_allreduce, halves_first(folded)),
+            (plan, expand_allreduce, pairs_first(folded)),
+            (plan.reversed(), reduce_allreduce, halves_first(folded)),
         ):
-            prepared = prepare_embedded(communicator, routed, items)
+            prepared = communicator.prepare(routed, items)
             values = communicator.values(numbers)
             rows, found = run(communicator, prepared, rows, values, payload_reduction=WEAVE)
             assert communicator.gather(found) == [expected] * n_ranks
@@ -260,17 +257,15 @@ def test_a_payload_of_any_is_0_or_1(n_ranks):
     plan = embed(expand_plan(connectivity), payload_rows=rows_for_payload(16, ROW_BYTES))
     with LocalCommunicator(n_ranks) as communicator:
         items, rows = start(communicator, connectivity)
-        prepared = prepare_embedded(communicator, plan, items)
+        prepared = communicator.prepare(plan, items)
         given = communicator.values([np.array([5, 0])] * n_ranks)
-        _, found = embedded_expand_allreduce(
-            communicator, prepared, rows, given, payload_reduction=ANY
-        )
+        _, found = expand_allreduce(communicator, prepared, rows, given, payload_reduction=ANY)
         for each in communicator.gather(found):
             np.testing.assert_array_equal(each, [1, 0])
 
 
-@pytest.mark.parametrize("run", [reduce, embedded_reduce])
-def test_rows_of_any_are_0_or_1_whoever_has_them(run):
+@pytest.mark.parametrize("embeds", [True, False])
+def test_rows_of_any_are_0_or_1_whoever_has_them(embeds):
     """Item 1 is of its owner alone, and comes out as the item does that others send."""
     connectivity = random_connectivity(2, 2, seed=0)
     connectivity.pointer, connectivity.parts = np.array([0, 2, 3]), np.array([0, 1, 0], np.int32)
@@ -278,13 +273,9 @@ def test_rows_of_any_are_0_or_1_whoever_has_them(run):
     plan = reduce_plan(connectivity)
     with LocalCommunicator(2) as communicator:
         items = communicator.values([np.arange(2)] * 2)
-        prepared = (
-            communicator.prepare(plan, items)
-            if run is reduce
-            else prepare_embedded(communicator, embed(plan), items)
-        )
+        prepared = communicator.prepare(embed(plan) if embeds else plan, items)
         rows = communicator.values([np.array([5, 5]), np.array([7, 7])])
-        found = communicator.gather(run(communicator, prepared, rows, reduction=ANY))
+        found = communicator.gather(reduce(communicator, prepared, rows, reduction=ANY))
     assert found[0].tolist() == [1, 1]
 
 
@@ -312,9 +303,9 @@ def test_numbers_ride_too_and_stay_numbers():
     with LocalCommunicator(5) as communicator:
         items, rows = start(communicator, connectivity)
         plan = embed(expand_plan(connectivity), payload_rows=rows_for_payload(8, ROW_BYTES))
-        prepared = prepare_embedded(communicator, plan, items)
+        prepared = communicator.prepare(plan, items)
         numbers = communicator.values([1, 2, 3, 4, 5])
-        _, total = embedded_expand_allreduce(communicator, prepared, rows, numbers)
+        _, total = expand_allreduce(communicator, prepared, rows, numbers)
         assert communicator.gather(total) == [15] * 5
         assert type(communicator.gather(total)[0]) is int
 
@@ -325,12 +316,12 @@ def test_a_text_brings_its_own_pack_and_combine():
     with LocalCommunicator(6) as communicator:
         items, rows = start(communicator, connectivity)
         state = communicator.map(_boxed, rows)
-        prepared = prepare_embedded(communicator, embed(reduce_plan(connectivity)), items)
-        found = embedded_reduce(
+        prepared = communicator.prepare(embed(reduce_plan(connectivity)), items)
+        found = reduce(
             communicator, prepared, state, _pack_box, _combine_box, reduction=MAX, factor=2
         )
         found = [box["rows"] for box in communicator.gather(found)]
-    largest = run_direct(connectivity, "reduce", combine=combine_rows, reduction=MAX)
+    largest = run_direct(connectivity, "reduce", reduction=MAX)
     assert bits(found) == bits([2 * rows for rows in largest])
 
 
@@ -353,10 +344,9 @@ def test_the_state_is_spent_and_what_the_caller_holds_is_not_overwritten():
         given = [first_rows(items, rank) for rank, items in enumerate(held)]
         before = bits(given)
         rows = communicator.values(given)
-        prepared = prepare_embedded(
-            communicator, embed(expand_plan(connectivity)), communicator.values(held)
-        )
-        embedded_expand(communicator, prepared, rows)
+        plan = embed(expand_plan(connectivity))
+        prepared = communicator.prepare(plan, communicator.values(held))
+        expand(communicator, prepared, rows)
         assert bits(given) == before
         with pytest.raises(InputError, match="given to update or collect before"):
-            embedded_expand(communicator, prepared, rows)
+            expand(communicator, prepared, rows)
