@@ -76,8 +76,8 @@ class Replicated:
         self.content = content
 
     def result(self) -> Any:
-        """The value; waits for it where the transport is lazy. Equal on every rank."""
-        return self.communicator._result(self.content)
+        """The value, as a copy; waits for it where the transport is lazy. Equal on every rank."""
+        return duplicate(self.communicator._result(self.content))
 
     def __repr__(self) -> str:
         return f"<Replicated on {counted(self.communicator.n_ranks, 'rank')}>"
@@ -180,9 +180,9 @@ class Communicator(ABC):
         return self._values(values)
 
     def replicated(self, value: Any) -> Replicated:
-        """Hand every rank the same small plain value."""
+        """Hand every rank the same small plain value, as it is now."""
         self._require_open()
-        return self._replicated(value)
+        return self._replicated(duplicate(value))
 
     def map(
         self, function: Callable[..., Any], *values: PerRank | Replicated, **static: Any

@@ -142,7 +142,7 @@ class LocalCommunicator(Communicator):
         return pending.round.messages.content[rank][pending.round.slot]
 
     def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:
-        result = function(values.content, **static)
+        result = duplicate(function(values.content, **static))  # it may be one of the values
         there = [value_bytes(value) for value in values.content[1:]]
         back = [value_bytes(result)] * len(there)
         for index, (ends, nbytes) in enumerate(

@@ -337,7 +337,8 @@ class RankCommunicator(Communicator):
         there, back = self._next_call(f"{label} 0"), self._next_call(f"{label} 1")
         others = tuple(range(1, self.n_ranks))
         if self.rank == 0:
-            every = [values.content, *self._receive(there, others, label)]
+            # a copy: what the function gives may be one of the values, and be on its way for long
+            every = [duplicate(values.content), *self._receive(there, others, label)]
             result = self._timed(function, [every], static)
             if others:
                 self._send(back, others, result)

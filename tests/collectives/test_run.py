@@ -16,6 +16,7 @@ from daskpart.collectives import (
     LocalCommunicator,
     allgather,
     allreduce,
+    barrier,
     cost_measurement,
     cost_model_of,
     expand,
@@ -201,3 +202,34 @@ def test_messages_that_take_longer_than_two_looks_are_waited_for(monkeypatch):
     with threads.ThreadsCommunicator(3) as comm:
         values = comm.values([np.full((1, 2), rank) for rank in range(3)])
         assert comm.gather(comm.run(exchange_of_all, values)) == [6, 6, 6]
+
+
+def overwrite_results(comm, values):
+    """Change what results give, and the values that they came from; what every rank has then."""
+    total = allreduce(comm, values).result()
+    total -= 1
+    every = comm.fold(values, list)
+    values = comm.update(increment, values)
+    barrier(comm)  # now all ranks have done so
+    seen = [float(each.max()) for each in every.result()]
+    return total.tolist(), seen, comm.map(add_arrays, values, every)
+
+
+def add_arrays(own, every):
+    return own + sum(every)
+
+
+@pytest.mark.parametrize("length", [2, 20_000])  # the longer ones travel beside their header
+def test_a_result_is_the_ranks_own(make_communicator, length):
+    """A rank that overwrites it changes nothing on another one, nor the values it came from."""
+    communicator = make_communicator(3)
+    given = [np.ones(length) for _ in range(3)]
+    total, seen, sums = communicator.run(overwrite_results, communicator.values(given))
+    assert total == [2.0] * length
+    assert seen == [1.0] * 3
+    assert {each.tobytes() for each in communicator.gather(sums)} == {
+        np.full(length, 5.0).tobytes()
+    }
+    mine = np.ones(2)
+    theirs = communicator.replicated(mine).result()
+    assert theirs is not mine

@@ -431,6 +431,29 @@ def test_a_dask_array_on_a_cluster(quiet_client):
     np.testing.assert_allclose(block.todense()[0], serial_sum(vectors), atol=1e-9)
 
 
+def _longer(a, b):
+    return a if abs(a) >= abs(b) else b
+
+
+@pytest.mark.parametrize("algorithm", ONE_OF_EACH_KIND)
+@pytest.mark.parametrize("n_entries", [3, 60])
+def test_a_reduction_of_numbers(algorithm, n_entries):
+    """Its function can't be called with arrays, which ranges become that are dense."""
+    longest = Reduction("longest", _longer, 0.0)
+    vectors = np.zeros((4, 100))
+    random = np.random.default_rng(n_entries)
+    for vector in vectors:
+        vector[random.choice(100, n_entries, replace=False)] = random.standard_normal(n_entries)
+    expected = vectors[np.abs(vectors).argmax(0), np.arange(100)]
+    with LocalCommunicator(4) as communicator:
+        values = communicator.values([stream_of(v, reduction=longest) for v in vectors])
+        found = sparse_allreduce(
+            communicator, values, longest, algorithm=algorithm, switch_density=SWITCH
+        )
+        for stream in communicator.gather(found):
+            np.testing.assert_array_equal(stream.to_numpy(), expected)
+
+
 @pytest.mark.parametrize("algorithm", ONE_OF_EACH_KIND)
 def test_two_reductions_of_one_name_on_one_dask_array(algorithm):
     """Computed together, neither is taken for the other."""
