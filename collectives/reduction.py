@@ -63,7 +63,16 @@ class Reduction:
         -------
         ndarray
             Of their shape and dtype.
+
+        Raises
+        ------
+        InputError
+            For strings, which would be cut off.
         """
+        if low.dtype.kind in "USV":
+            raise InputError(
+                f"values of dtype {low.dtype} don't combine ({self.name}): give numbers"
+            )
         if not isinstance(self.combine, np.ufunc):
             return np.asarray(self.combine(low, high), low.dtype)
         out = empty_like(low) if out is None else out

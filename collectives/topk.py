@@ -173,7 +173,8 @@ class ApproximateTopK(_Selection):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole_number(self.random_state, "random_state", 0, 2**63)
+        seed = whole_number(self.random_state, "random_state", 0, 2**63)
+        object.__setattr__(self, "random_state", seed)
 
     def probabilities(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Of each entry (§2.4.1); their sum is k, or all nonzeros are certain if they are fewer."""

@@ -33,9 +33,9 @@ def cost_by_connectivity(pointer: NDArray, costs: NDArray, length: int) -> NDArr
 
 
 @kernel
-def differing_bits(pointer: NDArray, parts: NDArray, costs: NDArray) -> int:
-    """Sum over items of cost × popcount(OR of the part numbers & ~AND of them)."""
-    total = 0
+def cost_by_differing_bits(pointer: NDArray, parts: NDArray, costs: NDArray) -> NDArray:
+    """Sum of the costs of the items of each popcount(OR of the part numbers & ~AND of them)."""
+    total = np.zeros(64, np.int64)
     for item in range(len(pointer) - 1):
         if pointer[item + 1] - pointer[item] < 2:
             continue
@@ -44,10 +44,11 @@ def differing_bits(pointer: NDArray, parts: NDArray, costs: NDArray) -> int:
         for pair in range(pointer[item], pointer[item + 1]):
             some |= parts[pair]
             every &= parts[pair]
-        differing = some & ~every
+        differing, n_bits = some & ~every, 0
         while differing != 0:
             differing &= differing - 1
-            total += costs[item]
+            n_bits += 1
+        total[n_bits] += costs[item]
     return total
 
 

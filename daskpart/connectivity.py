@@ -305,7 +305,8 @@ class Connectivity:
 
     def concurrent_volume(self) -> int:
         """Cost × the number of bit positions in which an item's part numbers differ, summed."""
-        return int(_metrics.differing_bits(self.pointer, self.parts, self.costs))
+        costs = _metrics.cost_by_differing_bits(self.pointer, self.parts, self.costs)
+        return sum(n_bits * cost for n_bits, cost in enumerate(costs.tolist()))
 
     def with_owners(self, owners: ArrayLike) -> Connectivity:
         """The same incidence with these owners, int[n_items]: any rank, -1 allowed where λ = 0."""

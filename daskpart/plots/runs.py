@@ -61,7 +61,7 @@ def timeline(run: Any, *, ax: Axes | None = None) -> Axes:
             "the timeline is empty: call record_timeline() of the communicator before the run, or "
             "run inside of daskpart.collectives.record_timelines()"
         )
-    n_ranks, duration = recorded.n_ranks, recorded.duration
+    n_ranks, duration = recorded.n_ranks, max(recorded.duration, 1e-9)  # spans may have no length
     ax = axes_or_new(ax, (8.0, 1.4 + 0.28 * min(n_ranks, 20)))
     shares = recorded.shares(_COLUMNS)
     inks = np.array([rgb(colour) for colour in _KIND_COLOURS.values()])

@@ -99,6 +99,9 @@ def _matrix(content: io.BytesIO, path: str) -> sp.csr_array:
         check_extent(path, extent, matrix.data.size, what)
     if hasattr(matrix, "check_format"):
         matrix.check_format(full_check=True)
+    if matrix.format in ("bsr", "dia"):  # the padding of blocks and diagonals is stored as zeros
+        matrix = matrix.tocsr()
+        matrix.eliminate_zeros()
     return sp.csr_array(matrix if matrix.format == "csr" else matrix.tocoo())
 
 

@@ -107,7 +107,8 @@ def _hypergraph(
     weights: NDArray[np.int64] | None,
 ) -> Hypergraph:
     """Lines of nets, with their cost before the pins where there are costs."""
-    check_extent(lines.path, n_vertices, len(lines.numbers), "vertices")
+    n_weights = 0 if weights is None else len(weights)
+    check_extent(lines.path, n_vertices, len(lines.numbers) + n_weights, "vertices")
     numbers, pointer, costs = lines.numbers, lines.pointer, None
     is_pin = np.ones(len(numbers), bool)
     if has_costs:

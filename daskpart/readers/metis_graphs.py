@@ -78,7 +78,7 @@ def _layout(path: str, header: list[int]) -> _Layout:
     if not set(str(fmt)) <= {"0", "1"} or fmt > 111:
         raise ReadError(f"{path}: fmt is {fmt} in the first line; it is three digits of 0 or 1")
     has_sizes, has_weights, has_edge_weights = fmt >= 100, fmt % 100 >= 10, fmt % 10 == 1
-    n_weights = header[3] if len(header) > 3 else int(has_weights)
+    n_weights = header[3] if len(header) > 3 and has_weights else int(has_weights)
     if has_weights and n_weights < 1:
         raise ReadError(f"{path}: fmt {fmt:03d} has weights, but ncon is 0 in the first line")
     left_out = ["the vertex sizes"] * has_sizes + ["all weights but the first"] * (n_weights > 1)
@@ -88,7 +88,7 @@ def _layout(path: str, header: list[int]) -> _Layout:
             DaskpartWarning,
             stacklevel=3,
         )
-    before = has_sizes + (n_weights if has_weights else 0)
+    before = has_sizes + n_weights
     return _Layout(before, has_weights, int(has_sizes), has_edge_weights)
 
 

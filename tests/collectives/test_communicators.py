@@ -206,6 +206,9 @@ def test_ranks_that_disagree(make_communicator):
     dtypes = communicator.values([np.zeros(2), np.zeros(2), np.zeros(2, dtype=np.float32)])
     with pytest.raises(InputError, match=r"Ranks 0 and 2 disagree.*float64.*float32"):
         allreduce(communicator, dtypes).result()
+    words = communicator.values(["ab", "cd", "ef"])
+    with pytest.raises(InputError, match="dtype <U2 don't combine"):
+        allreduce(communicator, words).result()
 
     connectivity = random_connectivity(1, 3, seed=0)
     connectivity.pointer, connectivity.parts = np.array([0, 3]), np.arange(3, dtype=np.int32)

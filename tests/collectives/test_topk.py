@@ -92,7 +92,7 @@ def test_draws_differ_by_rank_and_step_and_repeat_by_seed():
     one = ApproximateTopK(30, random_state=5)
     drawn = [one.selected(values, Feedback(values, r, s)).tolist() for r in (0, 1) for s in (0, 1)]
     assert len({tuple(d) for d in drawn}) == 4
-    again = ApproximateTopK(30, random_state=5).selected(values, Feedback(values, 1, 1))
+    again = ApproximateTopK(30, random_state=5.0).selected(values, Feedback(values, 1, 1))
     assert again.tolist() == drawn[3]
 
 

@@ -185,6 +185,8 @@ def test_figure_2_of_the_gcn_paper():
 def test_power_is_exact_beyond_64_bits():
     connectivity = Connectivity.from_pairs([0] * 1000, range(1000), 1, 1000)
     assert connectivity.power(8) == 1000**8
+    dear = Connectivity.from_pairs([0, 0], [0, 3], 1, 4, costs=[2**62])
+    assert dear.concurrent_volume() == 2 * 2**62
 
 
 @pytest.mark.parametrize("with_owners", [False, True])

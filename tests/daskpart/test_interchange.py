@@ -84,6 +84,13 @@ def test_text_is_as_the_formats_have_it(folder: Path) -> None:
     assert (folder / "x.graph").read_text() == "4 2 001\n3 5\n3 1\n1 5 2 1\n\n"
 
 
+def test_weights_of_many_vertices_without_nets(folder: Path) -> None:
+    """They are numbers of the file, which may be as long as it says."""
+    lonely = Hypergraph.from_nets([0, 2], [0, 1], 2_100_000, np.arange(2_100_000) % 7)
+    lonely.write(folder / "lonely.hgr")
+    assert daskpart.read(folder / "lonely.hgr") == lonely
+
+
 def test_every_form_of_the_formats_is_read(folder: Path) -> None:
     expected = Hypergraph.from_nets([0, 2, 5], [0, 2, 3, 1, 0], 4)
     weighted = Hypergraph.from_nets([0, 2, 5], [0, 2, 3, 1, 0], 4, [1, 2, 3, 0], [9, 1])
