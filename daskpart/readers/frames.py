@@ -95,8 +95,12 @@ def read_table_relation(
     repeats: Literal["last", "sum"] = "last",
     *,
     text_ids: bool,
+    by_column: bool = False,
 ) -> xarray.DataArray:
-    """Read a table whose ids are text, or whole numbers up to 2^63 - 1."""
+    """Read a table whose ids are text, or whole numbers up to 2^63 - 1.
+
+    With `by_column` a column of whole numbers is one of numbers, also beside one of text.
+    """
     n_before = dialect.lines_before
     delimiter = "\t" if dialect.delimiter == "::" else dialect.delimiter
     with opened(path) as stream:
@@ -124,6 +128,11 @@ def read_table_relation(
         )
     for what, position in zip(relation.ids, dialect.columns, strict=False):
         written = frame[position]
+        if text_ids and by_column and len(written) and is_number(str(written.iloc[0])):
+            numbers, good = _as_ids(written)
+            if good.all():
+                frame[position] = numbers
+                continue
         if text_ids:
             _refuse_lines(written, delimiter or " ", what, f"{path}, line", n_before + 1)
         else:

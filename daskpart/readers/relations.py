@@ -36,12 +36,16 @@ def read_relation(
     dialect = dialect_of(path, columns, header, relation)
     of_values = value_type(dtype)
     are_text = dialect.ids_are_text if text_ids is None else text_ids
+    # each side of ratings by itself: users may have names, and items numbers
+    by_column = text_ids is None and not relation.one_side
     if not are_text and not dialect.others_are_text:
         try:
             return _read_numbers(path, relation, dialect, of_values, repeats)
         except LargeIdError:
             pass
-    return read_table_relation(path, relation, dialect, of_values, repeats, text_ids=are_text)
+    return read_table_relation(
+        path, relation, dialect, of_values, repeats, text_ids=are_text, by_column=by_column
+    )
 
 
 def _read_numbers(

@@ -12,7 +12,6 @@ Indices are named by their labels where the tensor had labels, else by position.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -30,7 +29,7 @@ from daskpart.models.base.labels import as_set
 from .als import product_of_grams
 from .by_mode import nonnegative_modes, place_of_mode, ridge_modes
 from .completion import solve_equations
-from .entries import Aligned, Entries, entries_of, positions_of, values_at
+from .entries import Aligned, Entries, entries_of, positions_of, values_at, values_of
 from .layout.by_row import EntriesByRow
 from .layout.layout import TensorLayout
 from .layout.sorting import Nonzeros
@@ -144,7 +143,7 @@ class CPModel(TransformerMixin):
         positions = positions_of(state, X, strict=False)
         if unknown == "mean":  # −1, an unknown index, is a last row that is the mean
             means = [np.vstack([factor, factor.mean(axis=0)]) for factor in state.factors]
-            return values_at(replace(state, factors=means, labels={}), positions)
+            return values_of(state.weights, means, positions)
         known = (positions >= 0).all(axis=0)
         values = np.full(positions.shape[1], np.nan)
         values[known] = values_at(state, positions[:, known])

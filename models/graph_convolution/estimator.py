@@ -147,6 +147,7 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
         InputError
             Where nothing is left to judge by, or no label is known.
         """
+        self._fitted()
         given = self._known_targets(y, to_judge=True)
         outputs, targets, weight = self._judged(given, X, y, sample_weight, mask, graph, client)
         if self.several_:
@@ -161,9 +162,13 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
             raise InputError(f"the model was fitted on {of_model}, y is not of that kind")
         return class_targets(y, self.classes_, to_judge=to_judge)
 
+    def _name_outputs(self, names: Any, n_outputs: int, several: bool) -> None:
+        self.classes_: Any = np.arange(n_outputs) if names is None else names
+        self.several_ = several
+
     def _keep_more(self, problem: GraphProblem, plan: GCNPlan) -> None:
         super()._keep_more(problem, plan)
-        self.classes_: Any = problem.targets.classes
+        self.classes_ = problem.targets.classes
         self.several_ = problem.targets.kind == "several"
 
 
@@ -231,10 +236,14 @@ class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
         client: Any = None,
     ) -> float:
         """R² on the labelled vertices; parameters are those of `GCNClassifier.score`."""
+        self._fitted()
         given = number_targets(y, self.columns_)
         outputs, targets, weight = self._judged(given, X, y, sample_weight, mask, graph, client)
         return float(r2_score(targets, outputs, sample_weight=weight))
 
+    def _name_outputs(self, names: Any, n_outputs: int, several: bool) -> None:
+        self.columns_: Any = names
+
     def _keep_more(self, problem: GraphProblem, plan: GCNPlan) -> None:
         super()._keep_more(problem, plan)
-        self.columns_: Any = problem.targets.columns
+        self.columns_ = problem.targets.columns

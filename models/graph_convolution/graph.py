@@ -147,7 +147,8 @@ def _names_of_numbers(
 ) -> Any:
     """Names of vertices that a graph only numbers, as features say, or else labels."""
     if names is not None:  # row i of a matrix and row i of the features are the same vertex
-        has_numbers = isinstance(graph, np.ndarray | list | tuple) or any(
+        # that of a fit, whose rows of features were 0 to n − 1, has these numbers
+        has_numbers = isinstance(graph, np.ndarray | list | tuple | Graph) or any(
             is_a(graph, *kind) for kind in (("pandas", "DataFrame"), ("networkx", "Graph"))
         )
         return np.arange(n) if has_numbers and are_numbers(names, n) else names
@@ -301,7 +302,10 @@ def _edge_list(
     labelled: NDArray[Any] | None,
 ) -> tuple[Any, ...]:
     """Ends of edges as positions: by names where vertices have some, else as they are."""
-    ends = np.concatenate([np.asarray(source), np.asarray(target)])
+    both = [np.asarray(source), np.asarray(target)]
+    if {side.dtype.kind for side in both} == {"i", "u"}:  # together NumPy would make them floats
+        both = [pd.Index(side.astype(object)).infer_objects().to_numpy() for side in both]
+    ends = np.concatenate(both)
     if pd.isna(ends).any():
         raise InputError("an edge lacks its source or its target; drop such lines")
     numbers = not len(ends) or (ends.dtype.kind in "iuf" and bool((ends == np.floor(ends)).all()))

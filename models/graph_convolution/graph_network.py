@@ -343,9 +343,9 @@ class GraphNetwork(DistributedEstimator):
         if X is not None:
             given = X
             try:
-                X = validate_data(
-                    self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=reset
-                )
+                # what is neither, such as whole numbers, becomes the first
+                dtypes = sorted([np.float32, np.float64], key=lambda each: each != self.dtype)
+                X = validate_data(self, X, accept_sparse="csr", dtype=dtypes, reset=reset)
             except ValueError as error:
                 raise refused(error, given) from error
             order = in_order(read.names, that_name(names, read.names, X.shape[0]), "features")
@@ -504,8 +504,14 @@ class GraphNetwork(DistributedEstimator):
         self.state_ = GCNState({name: given[name] for name in wanted})
         self.n_features_in_, self.n_outputs_ = n_inputs, n_outputs
         self.keeps_product_, self.graph_, self.vertex_names_ = False, None, None
-        self.classes_, self.several_ = names, several
+        if hasattr(self, "feature_names_in_"):  # of a fit before
+            del self.feature_names_in_
+        self._name_outputs(None if classes is None else names, n_outputs, several)
         return self
+
+    @abstractmethod
+    def _name_outputs(self, names: Any, n_outputs: int, several: bool) -> None:
+        """What `predict` calls the outputs of weights that were trained elsewhere."""
 
     def transform(self, X: Any = None, *, graph: Any = None, client: Any = None) -> Any:
         """Embeddings: the values behind the last hidden layer; outputs where there is none.

@@ -99,7 +99,7 @@ class GraphProblem(Problem):
         first = network.layers[0]
         X: Any = self.features
         if X is None:
-            return scipy.sparse.eye_array(self.n_vertices, format="csr", dtype=network.dtype)
+            X = scipy.sparse.eye_array(self.n_vertices, format="csr")
         if _is_sparse(X):
             sends = first.hops and not first.keeps_product and not first.transforms_first
             return (X.toarray() if sends else scipy.sparse.csr_array(X)).astype(network.dtype)

@@ -128,11 +128,17 @@ def slice_of(size: int, rank: int, n_ranks: int) -> slice:
 
 
 def begin(
-    comm: Communicator, rows: PerRank, parts: PerRank, *, fit: Lbfgs
+    comm: Communicator, rows: PerRank, parts: PerRank, *, fit: Lbfgs, scales: bool
 ) -> tuple[PerRank, list[int]]:
-    """The model of every rank from the parts of a state; a new one gets its first gradient."""
+    """The model of every rank from the parts of a state; a new one gets its first gradient.
+
+    With `scales` it looks at weights of 0 first: those it begins with are of other data.
+    """
     ranks = comm.values(list(range(comm.n_ranks)))
     model = comm.map(first_model, parts, ranks, n_ranks=comm.n_ranks, fit=fit)
+    if scales:
+        model = comm.update(try_zeros, model)
+        model = comm.update(keep_scale, _evaluated(comm, rows, model, fit), fit=fit)
     model = _evaluated(comm, rows, model, fit)
     model = comm.update(keep_first, model, fit=fit)
     products = allreduce(comm, comm.map(all_products, model))
@@ -275,8 +281,21 @@ def keep_first(model: LbfgsModel, *, fit: Lbfgs) -> LbfgsModel:
     if not len(model.gradient):
         model.gradient, model.loss = model.tried_gradient, model.tried_loss
         if fit.scale_free and not model.weights.any():
-            own = model.gradient[: len(model.gradient) - fit.n_outputs]
-            model.scale = min(1.0, float(np.abs(own).max(initial=0.0))) or 1.0
+            return keep_scale(model, fit=fit)
+    return model
+
+
+def try_zeros(model: LbfgsModel) -> LbfgsModel:
+    """Weights of 0 are tried next."""
+    model.tried = np.zeros_like(model.weights)
+    return model
+
+
+def keep_scale(model: LbfgsModel, *, fit: Lbfgs) -> LbfgsModel:
+    """The largest gradient at weights of 0, which were tried; the weights are tried next."""
+    own = model.tried_gradient[: len(model.tried_gradient) - fit.n_outputs]
+    model.scale = min(1.0, float(np.abs(own).max(initial=0.0))) or 1.0
+    model.tried = model.weights
     return model
 
 

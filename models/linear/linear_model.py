@@ -397,11 +397,8 @@ class LinearModel(SampleModel):
         moved = (state.settings.get("aggregation") == "server") != (self.aggregation == "server")
         other = moved or any(state.settings.get(way) != settings[way] for way in ways)
         if self.solver == "lbfgs" or other:
-            names = ("scale",) if self.solver == "lbfgs" else ()
-            slots = {name: state.slots[name] for name in names if name in state.slots}
             weights = state.averaged.copy()
-            if self.solver != "lbfgs":
-                slots |= slots_from(state.steps)
+            slots = {} if self.solver == "lbfgs" else slots_from(state.steps)
             state = replace(state, weights=weights, mean=np.zeros(0), slots=slots)
         size, n_ranks = len(state.weights), settings["n_ranks"]
         if state.residual.shape != self._no_residual(n_ranks, size).shape:

@@ -47,7 +47,11 @@ class LinearText(Text):
         cut = state.cut(self._ranks, comm.n_ranks)
         parts = comm.values([{**part, **known} for part in cut])
         if isinstance(self._fit, Lbfgs):
-            self._changing, self.memory = comm.run(lbfgs.begin, self._rows, parts, fit=self._fit)
+            anew = "gradient" not in state.slots
+            scales = self._fit.scale_free and anew and bool(state.weights.any())
+            self._changing, self.memory = comm.run(
+                lbfgs.begin, self._rows, parts, fit=self._fit, scales=scales
+            )
             return
         model, feedback, self.memory = comm.run(
             sgd.begin, self._rows, parts, sgd=self._fit, anew=sgd.ANEW in state.slots
@@ -84,7 +88,10 @@ class LinearText(Text):
 
     def advice(self, step: Step) -> str:
         """What to do when weights diverged."""
+        scale = "scale the features (StandardScaler, MaxAbsScaler)"
+        if isinstance(self._fit, Lbfgs):
+            return f"weights became NaN or infinite. Scale y where it is large, and {scale}."
         return (
-            "weights became NaN or infinite. Lower eta0, scale the features "
-            "(StandardScaler, MaxAbsScaler), or take optimizer='adagrad' or solver='lbfgs'."
+            f"weights became NaN or infinite. Lower eta0, {scale}, or take optimizer='adagrad' "
+            "or solver='lbfgs'."
         )

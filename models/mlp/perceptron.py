@@ -237,7 +237,16 @@ class Perceptron(SampleModel):
                 f"the data and the parameters make a network of the weights {wanted}, the last fit "
                 f"has {known}; give data of as many features and classes, or warm_start=False"
             )
-        return state
+        # in the dtype of the data at hand, as a first fit; a count of steps stays one
+        weights, slots = (
+            {
+                name: each.astype(network.dtype, copy=False) if each.dtype.kind == "f" else each
+                for name, each in arrays.items()
+            }
+            for arrays in (state.weights, state.slots)
+        )
+        residual = state.residual.astype(network.dtype, copy=False)
+        return replace(state, weights=weights, slots=slots, residual=residual)
 
     def _in_another_fit(self, state: Any, settings: dict[str, Any]) -> Any:
         state = replace(super()._in_another_fit(state, settings), least=np.zeros(0))

@@ -174,8 +174,9 @@ def class_numbers(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]
     if len(strange):
         found = np.asarray(y)[strange].tolist()[0]
         raise InputError(
-            f"y[{strange[0]}] is {found!r}, which is none of the classes "
-            f"{classes.tolist()}; give all of them in classes= on the first call of partial_fit"
+            f"y[{strange[0]}] is {found!r}, which is none of the classes {classes.tolist()} that "
+            "the model learns (those of eval_set are the fit's); partial_fit takes all of them in "
+            "classes= on its first call"
         )
     numbers: NDArray[np.float64] = places.astype(np.float64)
     return numbers
