@@ -386,7 +386,10 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         reader = self._reader(goes_on=one_step)
         problem = reader._problem(X, y, data, seed)
         if plan is None:
-            plan = self._planned(problem, seed, None, client, kept)
+            planner = copy(self)
+            if one_step:  # a cut must pay in this step
+                planner.max_iter = 1
+            plan = planner._planned(problem, seed, None, client, kept)
         else:
             self._check_plan(plan, problem)
         plan = self._plan_of_fit(plan, problem)

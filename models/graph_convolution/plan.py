@@ -229,7 +229,9 @@ def plan_fit(
     pattern = problem.pattern
     begin = working_clock()
     if isinstance(partitioner, str) and partitioner == "auto":
-        partition = _weighed(problem, network, n_ranks, random_state, steps, transport, kept)
+        partition = _weighed(
+            problem, network, n_ranks, random_state, communication, steps, transport, kept
+        )
     else:
         partition = vertex_partition(
             pattern, n_ranks, partitioner, random_state, sampler, problem.row_work(network)
@@ -285,11 +287,13 @@ def _weighed(
     network: Network,
     n_ranks: int,
     random_state: int,
+    communication: str,
     steps: int,
     transport: str,
     kept: Any,
 ) -> Partition:
     """The partition that makes a fit shortest."""
+    sends = "broadcast" if communication == "broadcast" else "expand"
     pattern, itemsize = problem.pattern, np.dtype(network.dtype).itemsize
     row_work = problem.row_work(network)
 
@@ -297,7 +301,7 @@ def _weighed(
         return vertex_partition(pattern, n_ranks, CUTS[name], random_state, row_work=row_work)
 
     def nbytes(partition: Partition) -> float:
-        both = zip(_products(problem, partition, "expand"), _passes(network), strict=True)
+        both = zip(_products(problem, partition, sends), _passes(network), strict=True)
         return float(itemsize * sum(plan.total_rows * sum(widths) for plan, widths in both))
 
     cuts = Cuts(make, nbytes, lambda: pattern.nnz)

@@ -252,8 +252,8 @@ def plan_fit(
     """
     axes = ("rows", "columns") if axis == "auto" else (axis,)
     weigh = partial(
-        _weighed, eta=eta, row_bytes=WORD_BYTES * layout.words, steps=steps, transport=transport,
-        kept=kept,
+        _weighed, schedule=schedule, eta=eta, row_bytes=WORD_BYTES * layout.words, steps=steps,
+        transport=transport, kept=kept,
     )  # fmt: skip
     if schedule == "gasgd":
         laid_out = [_nonzeros_laid_out(matrix, n_ranks, eta, partitioner, random_state, weigh)]
@@ -402,6 +402,7 @@ def _weighed(
     n_ranks: int,
     random_state: int,
     *,
+    schedule: str,
     eta: int,
     row_bytes: int,
     steps: int,
@@ -419,7 +420,13 @@ def _weighed(
         return _cut(what, n_ranks, random_state=random_state, **ROW_CUTS[name])
 
     def nbytes(parts: Partition) -> float:
-        volume = Connectivity.from_partition(pattern(), parts).pasgd_volume(eta)
+        sharing = Connectivity.from_partition(pattern(), parts)
+        if schedule == "dsgd":  # all rows visit all ranks, however users are dealt out
+            volume = n_ranks * sharing.n_items
+        elif schedule == "gasgd":
+            volume = 2 * eta * sharing.connectivity_minus_one()
+        else:
+            volume = sharing.pasgd_volume(eta)
         return float(volume * row_bytes)
 
     cuts = Cuts(make, nbytes, lambda: pattern().n_pins)
