@@ -438,6 +438,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
                 random_state=self._seed(state),
                 nonnegative=bool(self.nonnegative),
                 fold_in=self.loss != "bpr",
+                weights=problem.weights,
             )
         state = problem.in_order(state)
         if self.nonnegative:
@@ -499,4 +500,5 @@ class MatrixFactorization(Recommender, DistributedEstimator):
                 float(self.regularization),
                 bool(self.biases),
                 bool(self.nonnegative),
+                problem.weights,
             )

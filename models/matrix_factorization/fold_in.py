@@ -25,6 +25,7 @@ def solve_rows(
     regularization: float,
     biases: bool,
     nonnegative: bool = False,
+    weights: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Factor rows and biases that minimise eq. 1 for new rows, items held fixed.
 
@@ -42,6 +43,8 @@ def solve_rows(
         Whether rows have a bias.
     nonnegative : bool
         Whether factors are at least 0; the bias may have any sign.
+    weights : ndarray of shape (nnz,), optional
+        How much each rating counts, its part of γ as well.
 
     Returns
     -------
@@ -56,6 +59,7 @@ def solve_rows(
     np.divide(factors.item_factors, np.float32(of_items), out=known[:, :n_components])
     residuals = values.astype(np.float64) - factors.global_mean - factors.item_bias[columns]
     residuals /= factors.unit
+    counts = np.ones(len(values)) if weights is None else weights.astype(np.float64)
     solution = np.zeros((n_rows, n_components + 1))
     block = max(1, _BLOCK_WORDS // n_unknowns**2)
     for begin in range(0, n_rows, block):
@@ -63,7 +67,9 @@ def solve_rows(
         n_block = pointers.size - 1
         left = np.zeros((n_block, n_unknowns, n_unknowns))
         right = np.zeros((n_block, n_unknowns))
-        normal_equations(pointers, columns, residuals, known, float(regularization), left, right)
+        normal_equations(
+            pointers, columns, residuals, counts, known, float(regularization), left, right
+        )
         solved = _solve(left, right, regularization)
         if nonnegative:
             solved = _descended(left, right, solved, n_components)

@@ -79,11 +79,12 @@ def grown(
     random_state: int,
     nonnegative: bool = False,
     fold_in: bool = True,
+    weights: LabelledMatrix | None = None,
 ) -> MFState:
     """A state with rows for all users and items of `matrix`, which continues it.
 
-    Without `fold_in` new rows are as at the start of a fit: BPR has no closed form for them. Those
-    without an entry are zeros, as in a fit.
+    `weights` are those of its entries. Without `fold_in` new rows are as at the start of a fit: BPR
+    has no closed form for them. Those without an entry are zeros, as in a fit.
     """
     (n_users, n_items), shape = state.shape, matrix.shape
     scale = init_scale * np.sqrt(state.unit)
@@ -104,9 +105,10 @@ def grown(
     if not fold_in:
         return state
     of_users, of_items = split_unit(state.unit)
-    _fold_in(state, matrix, n_users, n_items, regularization, biases, nonnegative)
+    how = (regularization, biases, nonnegative)
+    _fold_in(state, matrix, weights, n_users, n_items, *how)
     turned, others = _turned(state), matrix.transposed()
-    _fold_in(turned, others, n_items, shape[0], regularization, biases, nonnegative)
+    _fold_in(turned, others, _transposed(weights), n_items, shape[0], *how)
     state.item_factors[n_items:] = turned.user_factors[n_items:] * np.float32(of_items / of_users)
     state.item_bias[n_items:] = turned.user_bias[n_items:]
     return state
@@ -119,6 +121,7 @@ def new_rows_distance(
     regularization: float,
     biases: bool,
     nonnegative: bool = False,
+    weights: LabelledMatrix | None = None,
 ) -> float:
     """‖Z − Z*‖ / ‖Z*‖ over the rows, biases among them, of users and items that are new.
 
@@ -134,14 +137,17 @@ def new_rows_distance(
         Users and items that stand before the new ones.
     regularization : float
     biases, nonnegative : bool
+    weights : LabelledMatrix, optional
+        Of the ratings, entry by entry.
     """
     new, optima = [], []
-    for side, ratings, n_known in (
-        (state, matrix, known[0]),
-        (_turned(state), matrix.transposed(), known[1]),
+    for side, ratings, counts, n_known in (
+        (state, matrix, weights, known[0]),
+        (_turned(state), matrix.transposed(), _transposed(weights), known[1]),
     ):
         best = replace(side, user_factors=side.user_factors.copy(), user_bias=side.user_bias.copy())
-        _fold_in(best, ratings, n_known, ratings.shape[1], regularization, biases, nonnegative)
+        how = (regularization, biases, nonnegative)
+        _fold_in(best, ratings, counts, n_known, ratings.shape[1], *how)
         for name in ("user_factors", "user_bias"):
             new.append(getattr(side, name)[n_known:])
             optima.append(getattr(best, name)[n_known:])
@@ -171,9 +177,14 @@ def _turned(state: MFState) -> MFState:
     )  # fmt: skip
 
 
+def _transposed(weights: LabelledMatrix | None) -> LabelledMatrix | None:
+    return None if weights is None else weights.transposed()
+
+
 def _fold_in(
     state: MFState,
     matrix: LabelledMatrix,
+    weights: LabelledMatrix | None,
     n_known: int,
     n_others: int,
     regularization: float,
@@ -187,7 +198,7 @@ def _fold_in(
     pointer = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
     found, bias = solve_rows(
         pointer, matrix.columns[chosen], matrix.values[chosen], state, regularization, biases,
-        nonnegative,
+        nonnegative, None if weights is None else weights.values[chosen],
     )  # fmt: skip
     rated = np.flatnonzero(counts)
     state.user_factors[n_known + rated] = found[rated]

@@ -203,8 +203,9 @@ def test_new_rows_are_the_constrained_minimum(biases):
     ratings = _ratings()
     model = _model(nonnegative=True, biases=biases, regularization=0.1).fit(ratings)
     matrix, state = as_matrix(ratings), model.state_
+    weights = np.random.default_rng(1).uniform(0.1, 3, len(matrix.values))
     rows, bias = solve_rows(
-        matrix.row_pointer(), matrix.columns, matrix.values, state, 0.1, biases, True
+        matrix.row_pointer(), matrix.columns, matrix.values, state, 0.1, biases, True, weights
     )
 
     def objective(rows, bias):
@@ -212,8 +213,8 @@ def test_new_rows_are_the_constrained_minimum(biases):
         predicted = (rows[of_entry] * state.item_factors[matrix.columns]).sum(axis=1)
         predicted = predicted + bias[of_entry] + state.item_bias[matrix.columns]
         errors = matrix.values - predicted - state.global_mean
-        counts = np.bincount(of_entry, minlength=50)
-        found = np.bincount(of_entry, errors**2, 50)
+        counts = np.bincount(of_entry, weights, minlength=50)
+        found = np.bincount(of_entry, weights * errors**2, 50)
         return found + 0.1 * counts * ((rows**2).sum(axis=1) + bias**2)
 
     best = objective(rows.astype(float), bias.astype(float))
@@ -222,3 +223,18 @@ def test_new_rows_are_the_constrained_minimum(biases):
             moved = rows.astype(float)
             moved[:, f] = np.maximum(moved[:, f] + step, 0)
             assert (objective(moved, bias.astype(float)) >= best - 1e-4).all()
+
+
+def test_ratings_that_count_next_to_nothing_say_nothing_of_new_rows():
+    """Those of weight 0 are left out, so one that is nearly 0 must not count as a whole one."""
+    ratings = _ratings()
+    users, items = ratings.coords
+    known = pd.DataFrame({"user": users, "item": items, "rating": ratings.data})
+    more = pd.DataFrame({"user": 900, "item": np.arange(10), "rating": [5.0] * 5 + [1.0] * 5})
+    found = []
+    for least in (0.0, 1e-7):
+        model = _model().set_params(n_ranks=1).fit(known)
+        model.partial_fit(more, sample_weight=[1.0] * 5 + [least] * 5)
+        found.append(np.append(model.state_.user_factors[-1], model.state_.user_bias[-1]))
+        assert model.new_rows_distance_ < 0.5
+    np.testing.assert_allclose(*found, rtol=0.05, atol=0.01)
