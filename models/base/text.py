@@ -41,6 +41,8 @@ class Step:
         False: something became NaN or infinite, and the fit ends.
     enough : bool
         True: the tolerance is reached.
+    began_finite : bool or None
+        Of several batches, whether the loss of the first was finite; None: the "loss" tells.
     counted : dict of str to int
         What was counted besides messages, such as rows merged from stale copies.
     number : int
@@ -52,6 +54,7 @@ class Step:
     measured: Mapping[str, float]
     finite: bool = True
     enough: bool = False
+    began_finite: bool | None = None
     counted: Mapping[str, int] = field(default_factory=dict)
     number: int = 0
     seconds: float = 0.0
@@ -119,9 +122,9 @@ class Text(ABC):
         Whether it ends a run where patience runs out, and `gather` gives the best step, too. Else
         the trainer does so, after each step.
     measures_first : bool
-        Whether a step measures the "loss" of the weights before it: where that is not finite, what
-        the step before left is as bad, and the state of one step earlier is kept. Where it is, and
-        something else diverged, the step before is kept.
+        Whether a step measures the "loss" of the weights before it (of several batches the first
+        one does): where that is not finite, what the step before left is as bad, and the state of
+        one step earlier is kept. Where it is, and something else diverged, the step before is kept.
     """
 
     session: Any

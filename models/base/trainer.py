@@ -243,7 +243,10 @@ class Trainer:
         wrong = steps[-1]
         if wrong.finite:
             return
-        measured_bad = text.measures_first and not np.isfinite(wrong.measured["loss"])
+        began_finite = wrong.began_finite
+        if began_finite is None:
+            began_finite = bool(np.isfinite(wrong.measured["loss"]))
+        measured_bad = text.measures_first and not began_finite
         good = wrong.number - 1 - measured_bad
         if good < self.kept.epoch:
             self.kept = self._kept_before

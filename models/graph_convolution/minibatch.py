@@ -154,6 +154,7 @@ def epoch(
     n_validating = sum(layer.n_forward for layer in network.layers) if network.n_validation else 0
     asked = comm.map(rows_to_validate, rows, times=n_validating)
     sums: Any = 0.0  # with the first batch an array
+    began_finite = True
     for batch in range(n_batches):
         own, plans, edges = mini_batch(
             comm, fixed, order, batches=batches, exchange=exchange, number=number, batch=batch
@@ -165,12 +166,14 @@ def epoch(
             rate=memory["rate"], n_steps=n_batches,
         )  # fmt: skip
         asked = comm.settle(comm.map(rows_asked_for, asked, *edges, times=batches.times))
+        began_finite = bool(np.isfinite(of_batch).all()) if not batch else began_finite
         sums = sums + of_batch
     changed, step = end_of_epoch(
         comm, (data, prepared), (model, best, memory, seen), sums, number=number, network=network,
         rate=rate, watch=watch,
     )  # fmt: skip
-    return changed, replace(step, counted={"rows asked for": comm.fold(asked, sum).result()})
+    counted = {"rows asked for": comm.fold(asked, sum).result()}
+    return changed, replace(step, counted=counted, began_finite=began_finite)
 
 
 def mini_batch(

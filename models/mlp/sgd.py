@@ -126,6 +126,7 @@ class RankModel:
     cuts: dict[int, tuple[int, ...]] = field(default_factory=dict)
     sums: NDArray[np.float64] = field(default_factory=lambda: np.zeros(2))
     entries: int = 0
+    began_finite: bool = True
     broken: bool = False
 
     def copy(self) -> RankModel:
@@ -215,7 +216,9 @@ def epoch(
     if fit.network.loss.score_name == "accuracy":
         measured["score"] = float(summed[1] / (fit.n_samples * fit.n_terms))
     finite = bool(np.isfinite(loss)) and not summed[4]
-    done = Step(measured, finite=finite, enough=abs(change) < tolerance)
+    done = Step(
+        measured, finite=finite, enough=abs(change) < tolerance, began_finite=not summed[5]
+    )
     return (model, feedback, steps + n_steps, loss, least), done
 
 
@@ -316,7 +319,10 @@ def forward(
     targets, weight = own.targets[batch], own.weight[batch]
     network = fit.network
     *model.values, outputs = network.forward(model.weights, own.X[batch])
-    model.sums += network.loss.sums(outputs, targets, weight)
+    sums = network.loss.sums(outputs, targets, weight)
+    model.sums += sums
+    if not step:
+        model.began_finite = bool(np.isfinite(sums).all())
     model.slopes = network.slopes(outputs, targets, weight / (fit.count(step) * fit.n_terms))
     return model
 
@@ -361,13 +367,14 @@ def move(
 
 @np.errstate(over="ignore", invalid="ignore")
 def measures_of(model: RankModel, *, fit: Training) -> NDArray[np.float64]:
-    """Sums of losses and hits, penalty, density of the sums, whether something is not finite."""
+    """Sums of losses and hits, penalty, density of the sums; what is not finite: all, the start."""
     matrices = [fit.network.pieces(own, place)[0] for place, own in enumerate(model.weights)]
     squares = sum(float(np.square(each, dtype=np.float64).sum()) for each in matrices)
     density = model.entries / sum(map(len, model.weights))
     broken = model.broken or not are_bounded(model.weights)
     penalty = 0.0 if broken else 0.5 * fit.alpha * squares
-    return np.array([*model.sums[:2], penalty, density, float(broken)])
+    not_finite = float(broken), float(not model.began_finite)
+    return np.array([*model.sums[:2], penalty, density, *not_finite])
 
 
 def part_of(model: RankModel, *feedback: Feedback, fit: Training) -> Part:

@@ -491,3 +491,12 @@ def test_a_warm_start_may_change_optimiser_ranks_and_topk():
         done, kept = model.n_iter_, len(model.history_)
         assert model.set_params(**other).fit(X, y).n_iter_ == done + 3 == kept + 3
         assert len(model.state_.residual) == model.n_ranks
+
+
+def test_an_epoch_that_diverges_in_its_batches_leaves_the_one_before():
+    """Its loss is no longer finite, but that of its first batch was."""
+    X = np.random.default_rng(0).normal(size=(400, 5))
+    model = MLPRegressor(20, optimizer="momentum", eta0=0.05, batch_size=8, n_ranks=1, **LOCAL)
+    with pytest.raises(DivergenceError, match=r"in epoch 2.*after epoch 1 is kept"):
+        model.set_params(max_iter=5, tol=0).fit(X, 3 * X[:, 0])
+    assert model.n_iter_ == 1 and np.isfinite(model.predict(X)).all()
