@@ -344,7 +344,7 @@ class GraphNetwork(DistributedEstimator):
             given = X
             try:
                 # what is neither, such as whole numbers, becomes the first
-                dtypes = sorted([np.float32, np.float64], key=lambda each: each != self.dtype)
+                dtypes = [np.dtype(self.dtype), np.float32, np.float64]
                 X = validate_data(self, X, accept_sparse="csr", dtype=dtypes, reset=reset)
             except ValueError as error:
                 raise refused(error, given) from error

@@ -216,9 +216,7 @@ def epoch(
     if fit.network.loss.score_name == "accuracy":
         measured["score"] = float(summed[1] / (fit.n_samples * fit.n_terms))
     finite = bool(np.isfinite(loss)) and not summed[4]
-    done = Step(
-        measured, finite=finite, enough=abs(change) < tolerance, began_finite=not summed[5]
-    )
+    done = Step(measured, finite=finite, enough=abs(change) < tolerance, began_finite=not summed[5])
     return (model, feedback, steps + n_steps, loss, least), done
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from test_graph_convolution import N, features, graph, labels, model
 
@@ -96,3 +97,19 @@ def test_the_r2_of_a_history_is_that_of_the_predictions(batch_size):
         )
         score = again.score(features(), y, mask=trained)
         assert fitted.history_["score"].iloc[-1] == pytest.approx(score, rel=1e-9)
+
+
+def test_weights_of_a_regression_from_elsewhere():
+    """A fit before leaves no names of columns or features behind."""
+    X = pd.DataFrame(features()).rename(columns=str)
+    y = pd.DataFrame({"p": X["0"], "q": X["1"]})
+    fitted = model(loss="numbers", first_product="each").fit(X, y, graph=graph())
+    assert fitted.predict(X).shape == (N, 2)
+    again = model(loss="numbers", first_product="each").set_coefs(fitted.coefs_, classes=["p", "q"])
+    found = again.predict(X.to_numpy(), graph=graph())
+    np.testing.assert_array_equal(found, fitted.predict(X, graph=graph()))
+    one = {name: weight[..., :1] if name[0] == "1" else weight for name, weight in
+           fitted.coefs_.items()}  # fmt: skip
+    other = fitted.set_coefs(one).predict(X.to_numpy(), graph=graph())
+    assert other.shape == (N,) and fitted.columns_ is None
+    assert not hasattr(fitted, "feature_names_in_")

@@ -388,3 +388,26 @@ def test_columns_of_numbers_keep_their_names(tmp_path):
         weights[order is y] = weights_of(again)
     np.testing.assert_array_equal(weights[True], weights[False])
     assert model.fit(None, y["age"], graph=_ring(np.array(names))).columns_ is None
+
+
+def test_rows_named_by_number_go_by_number_without_the_graph_too():
+    """What the fit took for vertices 0 to n − 1 is asked for in another order."""
+    edges = np.argwhere(graph().toarray() != 0)
+    by_edges = pd.DataFrame(edges, columns=["source", "target"])
+    X, y = pd.DataFrame(features()), pd.Series(labels())
+    mixed = X.sample(frac=1, random_state=0)
+    for given in (by_edges, graph()):
+        fitted = model().fit(X, y, graph=given)
+        whole = np.asarray(fitted.predict(X))
+        assert fitted.predict(mixed)[X.index].tolist() == whole.tolist()
+        assert fitted.score(mixed, y) == fitted.score(X, y) == fitted.score(X.to_numpy(), y)
+
+
+def test_large_names_of_two_types_stay_apart():
+    """Unsigned beside signed numbers become floats in NumPy, which would be one vertex."""
+    ids = 2**60 + np.arange(8)
+    edges = pd.DataFrame({"source": ids[:4].astype(np.uint64), "target": ids[4:]})
+    X, y = pd.DataFrame(np.eye(8), index=ids), pd.Series(np.arange(8) % 2, index=ids)
+    fitted = daskpart.GCNClassifier(max_iter=1, n_ranks=1).fit(X, y, graph=edges)
+    rows, columns = fitted.graph_.nonzero()
+    assert rows.tolist() == [0, 1, 2, 3] and columns.tolist() == [4, 5, 6, 7]

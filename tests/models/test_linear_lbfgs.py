@@ -1,11 +1,14 @@
 """L-BFGS: the recursion on products is the one on vectors; slices of the pairs lie with ranks."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
 
-from daskpart import LogisticRegression
+from daskpart import LinearRegression, LogisticRegression
 from daskpart.models.linear.lbfgs import (
     N_PAIRS,
     add_combination,
@@ -101,3 +104,16 @@ def test_a_fit_that_finds_no_way_down_remembers_nothing():
     X, y = np.zeros((4, 2)), np.array([0, 1, 0, 1])
     fitted = LogisticRegression(n_ranks=2, transport="local").fit(X, y)
     assert "moves" not in fitted.state_.slots and not fitted.coef_.any()
+
+
+@pytest.mark.parametrize("before", ["lbfgs", "sgd"])
+def test_a_warm_start_is_held_against_gradients_of_its_own_data(before):
+    """Of numbers a hundred thousand times smaller than those of the last fit."""
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    y = X @ [3.0, 2.0, 1.0] * 1e-5
+    model = LinearRegression(solver=before, n_ranks=2, warm_start=True, transport="local")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, X @ [1.0, 2.0, 3.0])
+    model.set_params(solver="lbfgs").fit(X, y)
+    np.testing.assert_allclose(model.coef_, [3e-5, 2e-5, 1e-5], rtol=1e-3)

@@ -500,3 +500,12 @@ def test_an_epoch_that_diverges_in_its_batches_leaves_the_one_before():
     with pytest.raises(DivergenceError, match=r"in epoch 2.*after epoch 1 is kept"):
         model.set_params(max_iter=5, tol=0).fit(X, 3 * X[:, 0])
     assert model.n_iter_ == 1 and np.isfinite(model.predict(X)).all()
+
+
+def test_a_warm_start_computes_in_the_dtype_of_its_data():
+    X, y = samples()
+    model = classifier(warm_start=True, top_k=2, optimizer="adam").fit(X.astype(np.float32), y)
+    for dtype in ("f8", "f4"):
+        model.fit(X.astype(dtype), y)
+        arrays = [*model.coefs_, model.state_.residual, *model.state_.slots.values()]
+        assert {each.dtype for each in arrays} == {np.dtype(dtype)}
