@@ -122,6 +122,8 @@ def singular_vectors(
     if extent <= _DENSE_GRAM:
         _, found = np.linalg.eigh((unfolded @ unfolded.T).toarray())
         found = found[:, ::-1]
+    elif unfolded.shape[1] <= n_components:  # all of them, which `svds` does not give
+        found, _, _ = np.linalg.svd(unfolded.toarray(), full_matrices=False)
     else:
         wanted = min(n_components, min(unfolded.shape) - 1)
         first = random.random(min(unfolded.shape))

@@ -49,6 +49,7 @@ from .state import ImplicitState
 from .text import ImplicitText
 
 _EXACT_SWEEPS = 200  # of coordinate descent from 0, for rows that no other iteration moves
+_SINGULAR = 1e-10  # of the largest eigenvalue, below which one is taken for 0
 
 
 class ImplicitFactorization(Recommender, DistributedEstimator):
@@ -398,7 +399,10 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
     def _exact_rows(
         self, pointer: np.ndarray, columns: np.ndarray, values: np.ndarray, other: np.ndarray
     ) -> np.ndarray:
-        """Rows of one side, each from its events on rows of the other."""
+        """Rows of one side, each from its events on rows of the other.
+
+        Without a regularization many may be as good: that of least norm is taken.
+        """
         from .kernels.solving import gram_of
 
         gram = np.empty((other.shape[1], other.shape[1]))
@@ -407,5 +411,15 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         events = Events(pointer, columns.astype(np.int32), weights)
         rows = np.zeros((events.n_owned, other.shape[1]), np.float32)
         n_sweeps = _EXACT_SWEEPS if self.nonnegative else 0
-        replace(self._solving(), solver="cholesky", n_sweeps=n_sweeps)(events, other, gram, rows)
+        solving = replace(self._solving(), solver="cholesky", n_sweeps=n_sweeps)
+        solving(events, other, gram, rows)
+        if not self.regularization and not self.nonnegative:
+            whole = other.astype(np.float64)  # rounding of float32 would pass for a direction
+            gram = whole.T @ whole
+            for row in np.flatnonzero(np.diff(pointer)):
+                own = slice(pointer[row], pointer[row + 1])
+                read, weight = whole[events.columns[own]], weights[own]
+                left = gram + read.T @ (weight[:, None] * read)
+                inverse = np.linalg.pinv(left, rcond=_SINGULAR, hermitian=True)
+                rows[row] = inverse @ (read.T @ (1.0 + weight))
         return rows

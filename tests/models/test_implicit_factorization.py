@@ -423,3 +423,19 @@ def test_singular_equations_say_so():
     X = scipy.sparse.csr_array(np.eye(4, dtype=np.float32))
     with pytest.raises(DivergenceError, match="Raise regularization"):
         model(n_ranks=1, solver="cholesky", regularization=0.0).fit(X)
+
+
+def test_new_rows_without_a_penalty_are_of_least_norm():
+    """More components than items: many rows are as good, and the equations are singular."""
+    random = np.random.default_rng(0)
+    users, items = random.integers(0, 12, 40), random.integers(0, 3, 40)
+    known = pd.DataFrame({"user": users, "item": items}).drop_duplicates()
+    model = daskpart.ImplicitFactorization(8, regularization=0, n_ranks=1, max_iter=3).fit(known)
+    new = pd.DataFrame({"user": [99], "item": [0]})
+    (row,) = np.asarray(model.transform(new), np.float64)
+    H, wanted = model.state_.item_factors.astype(float), np.eye(3)[0]
+    weights = 1 + model.alpha * wanted
+    best = np.linalg.lstsq(H * np.sqrt(weights)[:, None], wanted * np.sqrt(weights), rcond=1e-6)[0]
+    np.testing.assert_allclose(row, best, rtol=1e-2, atol=1e-3)
+    model.partial_fit(new)
+    assert model.state_.is_finite() and np.isfinite(model.new_rows_distance_)
