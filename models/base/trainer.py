@@ -243,11 +243,12 @@ class Trainer:
         wrong = steps[-1]
         if wrong.finite:
             return
-        began_finite = wrong.began_finite
-        if began_finite is None:
-            began_finite = bool(np.isfinite(wrong.measured["loss"]))
-        measured_bad = text.measures_first and not began_finite
-        good = wrong.number - 1 - measured_bad
+        good = wrong.number - 1
+        if text.measures_first:
+            began_finite = wrong.began_finite
+            if began_finite is None:
+                began_finite = bool(np.isfinite(wrong.measured["loss"]))
+            good -= not began_finite
         if good < self.kept.epoch:
             self.kept = self._kept_before
         if good > self.kept.epoch:  # go to the last good step, and keep that

@@ -157,10 +157,12 @@ class LayerEdges:
         Entries of the targets themselves.
     halo : int64 ndarray
         Positions in the halo that the columns name, rising.
-    asked : list of int32 ndarray
+    asked : dict of int to int32 ndarray
         Those of each rank that may be read, as places in the list of what that rank may send.
     to_send : list of int64 ndarray
         Own positions that each reader asked for.
+    grown : int64 ndarray
+        Own positions that the columns and the targets name, rising: what the layer before makes.
     """
 
     targets: NDArray[np.int64]

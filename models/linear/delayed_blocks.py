@@ -226,7 +226,7 @@ def set_up(
 
 
 def entries_of(rows: Rows, *, fit: DelayedBlocks) -> NDArray[np.int64]:
-    """Of each coordinate how many of a rank's rows have an entry."""
+    """Of each coordinate how many entries a rank's rows store, repeated ones too."""
     found = np.zeros(fit.n_features + 1, np.int64)
     for _, matrix in parts_of(rows, fit.n_features, fit.intercept):
         found += np.bincount(matrix.indices, minlength=len(found))

@@ -82,7 +82,7 @@ shuffle : bool, default=True
 partitioner : {"auto", "random", "parsa", "connectivity"}, default="auto"
     How samples are placed on ranks. "parsa" and "connectivity" put samples together that have the
     same features, so that a rank touches few of them and sends less; each rank then shuffles its
-    own, and has a share of each batch by its samples. "auto" is "parsa" on a parameter server and
+    own, and goes through them `batch_size` at a time until it has no more. "auto" is "parsa" on a parameter server and
     samples in memory, else "random".
 aggregation : str, default="auto"
     How gradients are added up: "dense", an algorithm of `daskpart.collectives.sparse_allreduce`,
@@ -101,7 +101,8 @@ top_k_bucket : int or None, default=None
 top_k_approximate : bool, default=False
     Draw entries by their size, k in expectation, which is quicker than to choose.
 overlap : bool, default=False
-    Add up gradients while the next batch is computed: its gradient is one step stale.
+    Add up gradients while the next batch is computed: its gradient is one step stale. One rank
+    alone has nothing to add up, and so nothing stale.
 n_ranks : int or None, default=None
     Ranks that hold the samples. None: as many as the workers have threads; without a cluster as
     many as this process has cores, and one for "sgd".
@@ -123,7 +124,7 @@ resume : bool, default=False
 random_state : int, RandomState or None, default=0
     Fixes the shuffles, and what approximate TopK draws.
 verbose : int, default=0
-    1: the loss as the fit goes, in a bar, or a line a step where the output is no terminal.
+    1: the loss in a bar, or a line a step where the output is no terminal, once a second has passed.
 """
 _SHARED_ATTRIBUTES = """\
 n_features_in_, feature_names_in_ : int, ndarray of str

@@ -99,7 +99,8 @@ class FactorModel(TransformerMixin):
         pairs : array of shape (n, 2), list of (user, item), DataFrame, or sparse container
             Labels of users and items (positions where the ratings of the fit had no labels); a
             DataFrame (pandas or Dask) with a user and an item column; or any sparse container that
-            `fit` takes, whose stored entries are predicted.
+            `fit` takes, whose stored entries are predicted. Rows and columns of one without labels
+            are taken by position, in the order of the labels of the fit.
         unknown : {"raise", "mean", "nan"}, default="raise"
             What users and items get that the model does not know: an error; the mean of the ratings
             and the bias of the other, if that is known; or NaN.

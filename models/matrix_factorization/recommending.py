@@ -308,12 +308,17 @@ def _lazily(
 ) -> Any:
     """The ranking of each block as a partition of a Dask DataFrame; `labels` are of the items."""
     with needs_pyarrow("a lazy table of recommendations"):
+        import dask.config
         import dask.dataframe
 
     tasks = over_blocks(_ranked_block, blocks, (items, labels), client, n=n, names=names, ends=ends)
     nothing = np.zeros((0, 1), np.int32)
-    meta = ranking(blocks[0][0][:0], nothing, nothing.astype(np.float32), labels, names)
-    return dask.dataframe.from_delayed(tasks, meta=meta, verify_meta=False)
+    asked = blocks[0][0][:0]
+    meta = ranking(asked, nothing, nothing.astype(np.float32), labels, names)
+    # Dask makes text of whatever objects are; labels of numbers and dates would become text
+    plain = object in (asked.dtype, labels.take(np.zeros(0, np.int64)).dtype)
+    with dask.config.set({"dataframe.convert-string": False} if plain else {}):
+        return dask.dataframe.from_delayed(tasks, meta=meta, verify_meta=False)
 
 
 def _ranked_block(

@@ -32,7 +32,7 @@ class LearningRate:
     name : {"adagrad", "constant", "decay", "bold-driver", "invscaling", "step"}
         "adagrad": the base rate stays, each row divides it by the root of its summed squared
         gradients. "decay": initial / (1 + 0.1 · epoch). "bold-driver": 5 % up after an epoch whose
-        training error fell, halved after one whose error rose (Gemulla et al. 2011, §5.1); as it
+        training error fell, halved after one whose error did not (Gemulla et al. 2011, §5.1); as it
         was after the first on other data, whose error is compared with nothing.
     initial : float
         Rate of the first epoch, above 0.

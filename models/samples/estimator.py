@@ -439,7 +439,11 @@ class SampleClassifier(ClassifierMixin, SampleModel):
         )  # fmt: skip
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Share of the samples whose class is found, each with its weight; a file has its own y."""
+        """Share of the samples whose class is found, each with its weight; a file has its own y.
+
+        Of a table of several classes a sample counts where all of its row is right, as in
+        scikit-learn; `validation_score` in the history is the share of right entries.
+        """
         found, y, weight = self._to_score(X, y, sample_weight)
         return float(accuracy_score(y, found, sample_weight=weight))
 

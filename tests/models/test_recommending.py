@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 import dask.array as da
 import numpy as np
 import pandas as pd
@@ -516,3 +518,19 @@ def test_set_output_gives_frames(model):
     model._sklearn_output_config = {"transform": "polars"}
     np.testing.assert_array_equal(as_set(rows, model), rows.values)
     assert type(as_set(rows, model)) is np.ndarray
+
+
+@pytest.mark.parametrize("kind", ["numbers", "dates", "text"])
+def test_everybody_is_named_as_in_the_ratings(kind):
+    """Dask would make text of objects, which joins with no table of users."""
+    users = {"numbers": [1, 2, 3], "text": ["a", "b", "c"],
+             "dates": [datetime.date(2020, 1, day) for day in (1, 2, 3)]}[kind]  # fmt: skip
+    ratings = pd.DataFrame(
+        {"user": [users[i] for i in (0, 0, 1, 1, 2, 2)], "item": [10, 20, 10, 30, 20, 30],
+         "rating": [1.0, 2, 3, 4, 5, 1]}
+    ).astype({"user": object, "item": object})  # fmt: skip
+    fitted = daskpart.MatrixFactorization(2, max_iter=2, n_ranks=1).fit(ratings)
+    one = fitted.recommend(users, n=1)
+    every = fitted.recommend_all(1).compute()
+    assert every["user"].tolist() == one["user"].tolist() == users
+    assert every["item"].tolist() == one["item"].tolist()
