@@ -83,7 +83,7 @@ resume : bool, default=False
 random_state : int, RandomState or None, default=0
     Fixes everything: partition, first weights, dropout (by vertex, so for any number of ranks).
 verbose : int, default=0
-    1: the loss in a bar, or a line a step where the output is no terminal, once a second has passed.
+    1: the loss in a bar, or a line a step where the output is no terminal, after a second.
 """
 SHARED_ATTRIBUTES = """\
 coefs_ : dict of str to ndarray

@@ -113,7 +113,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
     random_state : int, RandomState or None, default=0
         Fixes partition and first factors.
     verbose : int, default=0
-        1: the loss in a bar, or a line a step where the output is no terminal, once a second has passed.
+        1: the loss in a bar, or a line a step where the output is no terminal, after a second.
 
     Attributes
     ----------

@@ -82,8 +82,8 @@ shuffle : bool, default=True
 partitioner : {"auto", "random", "parsa", "connectivity"}, default="auto"
     How samples are placed on ranks. "parsa" and "connectivity" put samples together that have the
     same features, so that a rank touches few of them and sends less; each rank then shuffles its
-    own, and goes through them `batch_size` at a time until it has no more. "auto" is "parsa" on a parameter server and
-    samples in memory, else "random".
+    own, and goes through them `batch_size` at a time until it has no more. "auto" is "parsa" on a
+    parameter server and samples in memory, else "random".
 aggregation : str, default="auto"
     How gradients are added up: "dense", an algorithm of `daskpart.collectives.sparse_allreduce`,
     or "auto", which takes the quickest at each epoch and gives the bits of "dense". "server": the
@@ -124,7 +124,7 @@ resume : bool, default=False
 random_state : int, RandomState or None, default=0
     Fixes the shuffles, and what approximate TopK draws.
 verbose : int, default=0
-    1: the loss in a bar, or a line a step where the output is no terminal, once a second has passed.
+    1: the loss in a bar, or a line a step where the output is no terminal, after a second.
 """
 _SHARED_ATTRIBUTES = """\
 n_features_in_, feature_names_in_ : int, ndarray of str

@@ -130,7 +130,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
         Fixes everything: partition, owners, order of ratings, first factors. A RandomState or None
         draws the seed.
     verbose : int, default=0
-        1: RMSE in a bar, or a line a step where the output is no terminal, once a second has passed.
+        1: RMSE in a bar, or a line a step where the output is no terminal, after a second.
 
     Attributes
     ----------

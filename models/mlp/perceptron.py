@@ -86,7 +86,7 @@ resume : bool, default=False
 random_state : int, RandomState or None, default=0
     Fixes first weights, shuffles, and what approximate TopK draws.
 verbose : int, default=0
-    1: the loss in a bar, or a line a step where the output is no terminal, once a second has passed.
+    1: the loss in a bar, or a line a step where the output is no terminal, after a second.
 """
 SHARED_ATTRIBUTES = """\
 coefs_ : list of ndarray of shape (n_inputs, n_outputs)
