@@ -27,6 +27,10 @@ from .messages import about_commas
 from .scanning import LARGEST_ID
 from .streams import head, opened
 
+_UNIT_SEPARATOR = (
+    "\x1f"  # in place of "::", as pandas parts at one character; a tab may be in an id
+)
+
 
 def read_parquet(
     path: str,
@@ -102,11 +106,11 @@ def read_table_relation(
     With `by_column` a column of whole numbers is one of numbers, also beside one of text.
     """
     n_before = dialect.lines_before
-    delimiter = "\t" if dialect.delimiter == "::" else dialect.delimiter
+    delimiter = _UNIT_SEPARATOR if dialect.delimiter == "::" else dialect.delimiter
     with opened(path) as stream:
         content: Any = stream
         if dialect.delimiter == "::":
-            content = io.BytesIO(stream.read().replace(b"::", b"\t"))
+            content = io.BytesIO(stream.read().replace(b"::", _UNIT_SEPARATOR.encode()))
         try:
             frame = pandas.read_csv(
                 content,

@@ -150,6 +150,13 @@ def test_ids_that_are_text_stay_text(tmp_path: Path, delimiter: str) -> None:
     assert ratings.dtype == np.float32
 
 
+def test_a_tab_in_an_id_parts_nothing_where_two_colons_do(tmp_path: Path) -> None:
+    path = write(tmp_path / "ratings.dat", "ann\tb::tea::3\ncy::black\ttea::4\n")
+    ratings = daskpart.read(path)
+    assert ratings["user"].values.tolist() == ["ann\tb", "cy"]
+    assert ratings["item"].values.tolist() == ["black\ttea", "tea"]
+
+
 def test_addresses_are_read_and_written() -> None:
     with fsspec.open("memory://folder/u.data.gz", "wb") as file:
         file.write(gzip.compress(U_DATA.encode()))
@@ -280,6 +287,7 @@ def test_adjacency_lines(tmp_path: Path) -> None:
     [
         ("x", "%%MatrixMarket matrix coordinate pattern general\n2 3 1\n2 3\n", sp.csr_array),
         ("x.tns", "1 1 1 2.5\n", sparse.COO),
+        ("x.tns", "1 1 1 2.5 # a remark\n2 1 1 3 % one more\n", sparse.COO),
         ("x.txt", "-1 3:1 7:0.5\n+1\n", daskpart.readers.Examples),
         ("x.txt", "1::2::3\n", xarray.DataArray),
         ("x.txt", "1\t2\t3\t881\n", xarray.DataArray),
