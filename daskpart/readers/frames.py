@@ -23,7 +23,7 @@ from daskpart.errors import InputError, ReadError
 from .assembly import cast_values, expected_value, labelled, value_type
 from .detection import is_number, names_edges
 from .dialect import EDGES, RATINGS, Dialect, Relation, choose_columns
-from .messages import about_commas
+from .messages import about_commas, shown
 from .scanning import LARGEST_ID
 from .streams import head, opened
 
@@ -156,9 +156,9 @@ def _refuse_lines(
     """Refuse a name that goes on over cells of the next lines: their rows would be lost."""
     for row, name in enumerate(written):
         if isinstance(name, str) and "\n" in name and delimiter in name:
-            shown = name if len(name) <= 60 else name[:57] + "..."
+            start = name if len(name) <= 60 else name[:57] + "..."
             raise ReadError(
-                f"{place} {row + first_line} (blank lines not counted): the {what} {shown!r} goes "
+                f"{place} {row + first_line} (blank lines not counted): the {what} {start!r} goes "
                 "over several lines; is a quote not closed? Put a name that begins with a quote "
                 'in quotes, and double those in it: """abc"'
             )
@@ -245,7 +245,7 @@ def _from_frame(
         if not good.all():
             first = int(np.argmin(good))
             row = first % len(frame)
-            raise ReadError(f"{place(row)}: no usable {what}, found {side.iloc[first]!r}")
+            raise ReadError(f"{place(row)}: no usable {what}, found {shown(side.iloc[first])}")
         codes.append(code)
         labels.append(label)
     if relation.one_side:
@@ -259,7 +259,7 @@ def _from_frame(
             first = int(np.argmin(good))
             raise ReadError(
                 f"{place(first)}: {expected_value(relation.value, dtype)}, "
-                f"found {given.iloc[first]!r}{about_commas(str(given.iloc[first]))}"
+                f"found {shown(given.iloc[first])}{about_commas(str(given.iloc[first]))}"
             )
     both = (labels[0], labels[1])
     return labelled(

@@ -316,6 +316,9 @@ def test_text_ids_name_the_line_of_a_bad_rating(tmp_path: Path) -> None:
     path.write_text("user,item,rating\nann,x,5\nbob,y,great\n")
     with pytest.raises(ReadError, match=r"line 3 .*: expected a finite rating .* found 'great'"):
         daskpart.read(path)
+    path.write_text("user,item,rating\nann,x,5\nbob,y,inf\n")
+    with pytest.raises(ReadError, match=r"line 3 .*: expected a finite rating .* found inf$"):
+        daskpart.read(path)
     path.write_text("user,item,rating\nann,x,5\nbob,,4\n")
     with pytest.raises(ReadError, match=r"line 3 .*: no usable item id, found ''"):
         daskpart.read(path)
