@@ -37,7 +37,8 @@ def read_ratings(
     header : bool, optional
         Whether the first line names the columns. By default it does when nothing in it is a number.
     text_ids : bool, optional
-        Keep ids as text. By default where the first line of data shows such ids.
+        Keep ids as text. By default each column whose first id is no number, or in which an id of
+        the first 64 KiB begins with a zero, as 007 does; zeros that begin later are lost.
     dtype : dtype, default float32
     repeats : {"last", "sum"}
         What a cell has that occurs more than once: "sum" for events, of which each line is one.

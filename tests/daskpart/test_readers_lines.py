@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import lzma
+import warnings
 from pathlib import Path
 
 import fsspec
@@ -148,6 +149,43 @@ def test_ids_that_are_text_stay_text(tmp_path: Path, delimiter: str) -> None:
     assert ratings["item"].values.tolist() == ["0007", "x9"]
     assert ratings.data.todense().tolist() == [[5, 4], [0, 2]]
     assert ratings.dtype == np.float32
+
+
+@pytest.mark.parametrize("delimiter", ["::", ",", " ", "\t"])
+@pytest.mark.parametrize("n_before", [0, 900])
+def test_ids_with_leading_zeros_are_text(tmp_path: Path, delimiter: str, n_before: int) -> None:
+    """All of that column, whichever line shows the zeros; the other one keeps its numbers."""
+    rows = [*([("7", "1", "3")] * n_before), ("7", "1", "4"), ("007", "1", "3"), ("10", "2", "0.5")]
+    path = write(tmp_path / "a.ratings.csv", "\n".join(map(delimiter.join, rows)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DaskpartWarning)  # of repeated cells
+        ratings = daskpart.read(path)
+        assert daskpart.read(path, text_ids=False)["user"].values.tolist() == [7, 10]
+    assert ratings["user"].values.tolist() == ["007", "10", "7"]
+    assert ratings["item"].values.tolist() == [1, 2]
+    assert ratings.data.todense().tolist() == [[3, 0], [0, 0.5], [4, 0]]
+    graph = daskpart.read(write(tmp_path / "a.edges", "7 1\n7 007\n".replace(" ", delimiter)))
+    assert graph["source"].values.tolist() == ["007", "1", "7"]
+
+
+@pytest.mark.parametrize("others", ["", ",today"])  # read by the scanner, and by pandas
+def test_a_first_word_among_numbers_is_damage_unless_ids_are_text(
+    tmp_path: Path, others: str
+) -> None:
+    lines = ["1,195153448,3", "2,34545104X,4"]
+    path = write(tmp_path / "ratings.csv", "".join(f"{line}{others}\n" for line in lines))
+    with pytest.raises(ReadError, match=r"line 2.* found '34545104X'.*; if ids are text, say text"):
+        daskpart.read(path)
+    ratings = daskpart.read(path, text_ids=True)
+    assert ratings["user"].values.tolist() == ["1", "2"]
+    assert ratings["item"].values.tolist() == ["195153448", "34545104X"]
+    path.write_text(f"1,0195153448,3{others}\n2,034545104X,4{others}\n")
+    assert daskpart.read(path)["item"].values.tolist() == ["0195153448", "034545104X"]
+    for damaged in ("1,2,x", "-1,2,3"):
+        path.write_text(f"1,2,3{others}\n{damaged}{others}\n")
+        with pytest.raises(ReadError, match="line 2") as caught:
+            daskpart.read(path)
+        assert "text_ids" not in str(caught.value)
 
 
 def test_a_tab_in_an_id_parts_nothing_where_two_colons_do(tmp_path: Path) -> None:
