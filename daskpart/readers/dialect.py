@@ -22,6 +22,7 @@ from .detection import (
     cells_of,
     is_number,
     names_edges,
+    names_ratings,
     plain_word,
     separator_of,
 )
@@ -167,6 +168,21 @@ def names_a_weight(cells: Sequence[Sequence[str]]) -> bool:
     return len(cells) > 1 and all(len(line) == 3 for line in cells) and is_number(cells[1][2])
 
 
+def _has_header(
+    cells: Sequence[Sequence[str]], columns: Sequence[str | int] | None, relation: Relation
+) -> bool | None:
+    """Whether the first of two lines names the columns; None where it may be data as well."""
+    first, below = cells[0], [cell for line in cells[1:] for cell in line]
+    if any(map(is_number, first)):
+        return False
+    if relation.one_side:
+        if names_edges(first) or names_a_weight(cells):
+            return True
+        return None if any(map(is_number, below[:2])) else False  # an edge between names
+    named = any(isinstance(column, str) for column in columns or ())
+    return True if named or names_ratings(first) or any(map(is_number, below)) else None
+
+
 def _are_text(ids: Sequence[str]) -> bool:
     """Whether ids are text: the first is no number, or one would lose its zeros, as 007 would."""
     first_is_text = any(cell != "" and not is_number(cell) for cell in ids[:1])
@@ -193,18 +209,12 @@ def dialect_of(
             "networkx.write_edgelist writes; write with data=False, or data=['weight']"
         )
     if header is None:
-        header = not any(is_number(cell) for cell in cells[0])
-        if (
-            header
-            and relation.one_side
-            and not (names_edges(cells[0]) or names_a_weight(cells[:2]))
-        ):
-            if len(cells) > 1 and any(is_number(cell) for cell in cells[1][:2]):
-                raise ReadError(
-                    f"{path}: is its first line, {lines[0][:60]!r}, a header? Say header=True or "
-                    "False, or name its columns source and target"
-                )
-            header = False  # an edge between names
+        header = _has_header(cells[:2], columns, relation)
+    if header is None:
+        raise ReadError(
+            f"{path}: is its first line, {lines[0][:60]!r}, a header? Say header=True or False, or "
+            f"name its columns {' and '.join(relation.dims)}"
+        )
     if header and len(lines) < 2:
         raise ReadError(f"{nothing} a header")
     positions = choose_columns(cells[0] if header else None, len(cells[0]), columns, path, relation)

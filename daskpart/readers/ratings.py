@@ -35,7 +35,9 @@ def read_ratings(
         Names (in the header) or positions of user, item and rating. By default well-known names,
         else the first three columns; two columns are implicit ratings of 1.
     header : bool, optional
-        Whether the first line names the columns. By default it does when nothing in it is a number.
+        Whether the first line names the columns. By default it does when nothing in it is a number
+        and it names a user and an item, or the next line has a number; where it may be a rating
+        too, the error asks.
     text_ids : bool, optional
         Keep ids as text. By default each column whose first id is no number, or in which an id of
         the first 64 KiB begins with a zero, as 007 does; zeros that begin later are lost.

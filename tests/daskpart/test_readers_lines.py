@@ -83,6 +83,28 @@ def test_columns_and_header_can_be_told(tmp_path: Path) -> None:
         daskpart.read(path, "ratings", columns=("d",))
 
 
+@pytest.mark.parametrize("n_lines", [1, 3])
+def test_a_first_line_of_text_that_may_be_an_event_is_asked_for(
+    tmp_path: Path, n_lines: int
+) -> None:
+    events = "".join(["ann,tea\n", "ann,milk\n", "bob,tea\n"][:n_lines])
+    path = write(tmp_path / "events.csv", events)
+    with pytest.raises(ReadError, match=r"first line, 'ann,tea', a header\? .* user and item"):
+        daskpart.read(path)
+    found = [daskpart.read(path, header=False)]
+    for header, options in (
+        ("user,item", {}),
+        ("userId,movie", {}),
+        ("who,what", {"header": True}),
+        ("who,what", {"columns": ("who", "what")}),
+    ):
+        found.append(daskpart.read(write(path, f"{header}\n{events}"), **options))
+    for ratings in found:
+        assert ratings.data.nnz == n_lines and "tea" in ratings["item"].values.tolist()
+    valued = read_text(tmp_path, "who,what,stars\nann,tea,5\n")
+    assert valued.to_numpy().tolist() == [["ann", "tea", 5]]
+
+
 def read_text(tmp_path: Path, text: str, name: str = "ratings.csv") -> pd.DataFrame:
     path = tmp_path / name
     path.write_text(text)
