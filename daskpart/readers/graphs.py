@@ -48,7 +48,7 @@ def read_edges(
         error asks.
     text_ids : bool, optional
         Keep ids as text. By default where one of the first edge is no number, or one of the first
-        64 KiB begins with a zero, as 007 does; zeros that begin later are lost.
+        64 KiB has leading zeros, as 007; leading zeros that only come later are lost.
     dtype : dtype, default float32
     repeats : {"sum", "last"}
         Weight of an edge that is there more than once: all added up, or that of its last line.

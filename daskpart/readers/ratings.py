@@ -39,8 +39,8 @@ def read_ratings(
         and it names a user and an item, or the next line has a number; where it may be a rating
         too, the error asks.
     text_ids : bool, optional
-        Keep ids as text. By default each column whose first id is no number, or in which an id of
-        the first 64 KiB begins with a zero, as 007 does; zeros that begin later are lost.
+        Keep ids as text. By default those of a column whose first is no number, or in which one of
+        the first 64 KiB has leading zeros, as 007; leading zeros that only come later are lost.
     dtype : dtype, default float32
     repeats : {"last", "sum"}
         What a cell has that occurs more than once: "sum" for events, of which each line is one.
