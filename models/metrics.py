@@ -7,6 +7,7 @@
     recall     hits / T, the test items      MAP   Σ_hits (hits so far) / (rank + 1)  /  min(n, T)
     MRR        1 / (first rank + 1)          AUC   share of pairs (test item, other) in order
 
+MRR, too, is of the best n: 0 where the first hit has rank n or beyond. Only AUC looks at all ranks.
 Nothing is sampled: metrics over a sample of the catalogue put models into another order (Krichene
 and Rendle, "On Sampled Metrics for Item Recommendation", KDD 2020). Means are over users that have
 a test item which they have not seen. A user whom all items score the same for, as one without

@@ -11,7 +11,7 @@ from daskpart.datasets.splitting import train_test_split_ratings
 from daskpart.errors import InputError
 
 from .fit import Data, Fit, Model
-from .inputs import MATRICES, columns_of, in_words, load_matrix
+from .inputs import MATRICES, columns_of, in_words, load_matrix, written_as
 from .mf import PARTITIONER_WORDS
 from .options import HELD_OUT, SHARE, format_of, number, of_table, refuse
 from .rankings import (
@@ -55,7 +55,13 @@ class _Implicit(Model):
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read, and hold out a share of the events."""
-        events = load_matrix(source, given["format"], columns=columns_of(given), repeats="sum")
+        events = load_matrix(
+            source,
+            given["format"],
+            columns=columns_of(given),
+            repeats="sum",
+            written=written_as(given),
+        )
         if events.values.min() <= 0:
             raise InputError(f"{source}: counts go down to {events.values.min():g}; give those > 0")
         words, train, test = [in_words(events, source)], events, None

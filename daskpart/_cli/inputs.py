@@ -35,6 +35,11 @@ _MAY_REPEAT = ("ratings", "parquet", "adjacency")
 GRAPHS = ("edges", "mtx", "npz", "metis")
 TENSORS = ("tns", "npz", "mtx")
 _HAVE_COLUMNS = ("ratings", "parquet", "edges")
+_AS_OPTIONS = {
+    "header=True or False": "--header or --no-header",
+    "text_ids=True": "--text-ids",
+}
+_OF_TABLES = "--user, --item, --rating, --header and --text-ids"
 _TABLES = {".csv", ".tsv", ".parquet", ".pq"}
 _ABSENT = ("", "na", "n/a", "nan", "null", "none")  # numbers
 Cuttable: TypeAlias = LabelledMatrix | LabelledTensor | Hypergraph
@@ -46,6 +51,7 @@ def load_matrix(
     names: tuple[str, str] = ("user", "item"),
     columns: Columns = (None, None, None),
     repeats: Literal["last", "sum"] = "last",
+    written: Mapping[str, bool] = {},
 ) -> LabelledMatrix:
     """Read a matrix from a file, or the built-in module × identifier counts.
 
@@ -61,6 +67,8 @@ def load_matrix(
         Columns of a table: user, item and, if any, rating; rows and columns are called after them.
     repeats : {"last", "sum"}
         What a cell of a table has that occurs more than once.
+    written : mapping
+        What was said of how a table is written: header, text_ids.
 
     Raises
     ------
@@ -70,11 +78,11 @@ def load_matrix(
     if source == BUILT_IN:
         from daskpart.datasets import load_python_source
 
-        if any(columns):
-            raise InputError(f"{BUILT_IN} is no table: leave --user, --item and --rating away")
+        if any(columns) or written:
+            raise InputError(f"{BUILT_IN} is no table: leave {_OF_TABLES} away")
         _refuse_format(format)
         return as_matrix(load_python_source()["counts"])
-    data = _read(source, format, MATRICES, *_of_table(columns, repeats))
+    data = _read(source, format, MATRICES, {**_of_table(columns), **written}, {"repeats": repeats})
     if isinstance(data, Hypergraph) or len(data.shape) != 2:
         what = (
             "a hypergraph"
@@ -98,15 +106,19 @@ def columns_of(given: Mapping[str, Any]) -> Columns:
     return given["user"], given["item"], given["rating"]
 
 
-def _of_table(columns: Columns, repeats: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Options of reading a table that was asked for, and of anything that may repeat a cell."""
+def written_as(given: Mapping[str, Any]) -> dict[str, bool]:
+    """What was said of how a table is written, as options of its reader."""
+    return {name: given[name] for name in ("header", "text_ids") if given[name] is not None}
+
+
+def _of_table(columns: Columns) -> dict[str, Any]:
+    """Options of reading a table whose columns were named."""
     user, item, rating = columns
     if user is None and item is None and rating is None:
-        return {}, {"repeats": repeats}
+        return {}
     if user is None or item is None:
         raise InputError("--user and --item name the columns of a table together")
-    named = (user, item) if rating is None else (user, item, rating)
-    return {"columns": named}, {"repeats": repeats}
+    return {"columns": (user, item) if rating is None else (user, item, rating)}
 
 
 def load_graph(source: str, format: str | None = None) -> Any:
@@ -338,15 +350,16 @@ def _read(
         if chosen == "parquet" and table:  # whatever its columns are called
             chosen = table
         if of_table and chosen not in _HAVE_COLUMNS:
-            raise InputError(
-                f"{source} is read as {chosen}, no table: leave --user, --item and --rating away"
-            )
+            raise InputError(f"{source} is read as {chosen}, no table: leave {_OF_TABLES} away")
         options = {**of_table, **(of_events if chosen in _MAY_REPEAT else {})}
         return sparse_inside(read(source, chosen, **options), source)
     except ReadError as error:
         words = str(error).replace("format= ", "--format ").replace("format=", "--format ")
         if among is MATRICES and "--format one of" in words:
             words += "; or the columns of a table with a header: --user, --item, --rating"
+        if among is MATRICES:
+            for option, of_command in _AS_OPTIONS.items():
+                words = words.replace(option, of_command)
         raise ReadError(
             words.replace("columns=(user, item, rating)", "--user, --item, --rating")
         ) from error

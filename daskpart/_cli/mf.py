@@ -16,7 +16,7 @@ from daskpart.partitions import Partition
 
 from .cut import Cut, draw_cut, sentences
 from .fit import Data, Fit, Model
-from .inputs import MATRICES, columns_of, in_words, load_matrix
+from .inputs import MATRICES, columns_of, in_words, load_matrix, written_as
 from .options import HELD_OUT, SHARE, format_of, number, of_table, refuse
 from .rankings import (
     draw_losses,
@@ -72,7 +72,9 @@ class _MF(Model):
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read, and hold out a share of the ratings."""
-        ratings = load_matrix(source, given["format"], columns=columns_of(given))
+        ratings = load_matrix(
+            source, given["format"], columns=columns_of(given), written=written_as(given)
+        )
         words, train, test = [in_words(ratings, source)], ratings, None
         is_dull = ratings.values.min() == ratings.values.max()
         if is_dull and given["loss"] != "bpr":  # which asks what there is, and not how much

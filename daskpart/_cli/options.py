@@ -182,12 +182,18 @@ def format_of(formats: Sequence[str]) -> click.Option:
 
 
 def of_table() -> list[click.Option]:
-    """Options that name the columns of a table of ratings or events."""
+    """Options that say how a table of ratings or events is written."""
     words = {"--user": "users", "--item": "items", "--rating": "ratings, counts or amounts"}
     return [
-        click.Option([name], metavar="NAME", help=f"Column of {what}, of a file with a header.")
-        for name, what in words.items()
-    ]
+        *(
+            click.Option([name], metavar="NAME", help=f"Column of {what}, of a file with a header.")
+            for name, what in words.items()
+        ),
+        click.Option(["--header/--no-header"], default=None,
+                     help="Whether the first line of text names the columns."),
+        click.Option(["--text-ids"], is_flag=True, default=None,
+                     help="Users and items are words, though the first ones are numbers."),
+    ]  # fmt: skip
 
 
 def number(name: str, default: Any, words: str, kind: Any) -> click.Option:

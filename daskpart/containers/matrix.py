@@ -533,9 +533,12 @@ def rating_columns(
 
 
 def factorized_column(
-    frame: pandas.DataFrame, column: int, needs: str = "each rating needs a user and an item"
+    frame: pandas.DataFrame,
+    column: int,
+    needs: str = "each rating needs a user and an item",
+    all_categories: bool = False,
 ) -> tuple[Any, npt.NDArray[Any]]:
-    """Numbers for the entries of a column, and their labels: of categories all, else those seen."""
+    """Numbers for the entries of a column, and their labels: those seen, or all its categories."""
     import pandas
 
     series = frame.iloc[:, column]
@@ -543,9 +546,9 @@ def factorized_column(
     if missing.any():
         raise InputError(
             f"column {frame.columns[column]!r} has {int(missing.sum())} missing values, the first "
-            f"in line {int(np.argmax(missing))}; {needs}. Drop them"
+            f"in row {int(np.argmax(missing))} (counted from 0); {needs}. Drop them"
         )
-    if isinstance(series.dtype, pandas.CategoricalDtype):
+    if all_categories and isinstance(series.dtype, pandas.CategoricalDtype):
         return series.cat.codes.to_numpy(), as_labels(series.cat.categories)
     codes, labels = pandas.factorize(series, sort=True)
     return codes, as_labels(labels)

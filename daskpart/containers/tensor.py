@@ -248,7 +248,8 @@ def from_coordinates(
     if numbers.ndim != 1:
         raise InputError(f"values have the shape {numbers.shape}: give one for each entry")
     _check_indices(indices, len(numbers), extents, names)
-    refuse_nonfinite(numbers, indices, names, "values")
+    named = [(labels or {}).get(name) for name in names]
+    refuse_nonfinite(numbers, indices, names, "values", named)
     n_given = len(numbers)
     zero = missing == "zero"
     cells, sums = merged(indices, numbers, extents, "sum" if zero else "last")
@@ -259,7 +260,7 @@ def from_coordinates(
             DaskpartWarning,
             stacklevel=3,
         )
-        refuse_nonfinite(sums, list(cells), names, "values")
+        refuse_nonfinite(sums, list(cells), names, "values", named)
     nonzero = sums != 0
     if zero and not nonzero.all():
         cells, sums = np.ascontiguousarray(cells[:, nonzero]), sums[nonzero]
@@ -343,7 +344,9 @@ def _frame_entries(
     if len({*dims}) != len(dims):
         raise InputError(f"the columns {', '.join(dims)} do not all have a name of their own")
     needs = "each value needs an index of every mode"
-    coded = [factorized_column(indices, place, needs) for place in range(len(dims))]
+    coded = [
+        factorized_column(indices, place, needs, all_categories=True) for place in range(len(dims))
+    ]
     labels = {dim: names for dim, (_, names) in zip(dims, coded, strict=True)}
     return [codes for codes, _ in coded], numbers, [len(n) for _, n in coded], dims, labels
 

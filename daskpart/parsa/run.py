@@ -207,7 +207,7 @@ class _Run:
             sets = sets_of_sample(self.blocks, self.settings, self.start.sample, seed)
         else:
             sets = self._old_sets()
-        if parallel.workers > 1:
+        if parallel.workers > 1 and self.blocks.n_parameters:  # else a server would hold nothing
             from .parallel import assign_in_parallel  # one worker needs no collectives
 
             assigned, report = assign_in_parallel(self.blocks, self.settings, sets.bits, parallel)

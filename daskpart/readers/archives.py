@@ -98,7 +98,7 @@ def _matrix(content: io.BytesIO, path: str) -> sp.csr_array:
     for extent, what in zip(matrix.shape, ("rows", "columns"), strict=True):
         check_extent(path, extent, matrix.data.size, what)
     if hasattr(matrix, "check_format"):
-        matrix.check_format(full_check=True)
+        _check_pointer(matrix)
     if matrix.format in ("bsr", "dia"):  # the padding of blocks and diagonals is stored as zeros
         matrix = matrix.tocsr()
         matrix.eliminate_zeros()
@@ -153,8 +153,15 @@ def _checked_csr(
     values: NDArray, indices: NDArray, pointer: NDArray, shape: tuple[int, int]
 ) -> sp.csr_array:
     matrix = sp.csr_array((values, indices, pointer), shape=shape)
-    matrix.check_format(full_check=True)
+    _check_pointer(matrix)
     return matrix
+
+
+def _check_pointer(matrix: Any) -> None:
+    """Refuse indices and pointers that SciPy's compiled code would follow out of its arrays."""
+    matrix.check_format(full_check=True)
+    if (np.diff(matrix.indptr) < 0).any():  # not looked at there where the last one is 0
+        raise ValueError("index pointer values must form a non-decreasing sequence")
 
 
 def _graph(archive: np.lib.npyio.NpzFile, path: str) -> xarray.Dataset:

@@ -22,12 +22,14 @@ from .detection import (
     cells_of,
     is_number,
     names_edges,
+    names_ratings,
     plain_word,
     separator_of,
 )
 from .messages import listed
 from .streams import numbered_lines
 
+_LEADING_ZERO = re.compile(r"0\d")
 _WITH_ATTRIBUTES = re.compile(r"[^\s,;]+[\s,;]+[^\s,;]+[\s,;]+\{.*\}")  # 0 1 {'weight': 2.5}
 
 
@@ -83,6 +85,7 @@ class Dialect:
     """How a table is written; `columns`: positions of both sides and, if any, of the value.
 
     `lines_before`: how many lines stand before the first of data, with the header and comments.
+    `ids_are_text`: whether those of each side are; of one kind both or none.
     `others_are_text`: whether a column that is not read holds what is no number.
     """
 
@@ -90,7 +93,7 @@ class Dialect:
     n_columns: int
     lines_before: int
     columns: tuple[int, ...]
-    ids_are_text: bool
+    ids_are_text: tuple[bool, bool]
     others_are_text: bool = False
 
 
@@ -165,6 +168,27 @@ def names_a_weight(cells: Sequence[Sequence[str]]) -> bool:
     return len(cells) > 1 and all(len(line) == 3 for line in cells) and is_number(cells[1][2])
 
 
+def _has_header(
+    cells: Sequence[Sequence[str]], columns: Sequence[str | int] | None, relation: Relation
+) -> bool | None:
+    """Whether the first of two lines names the columns; None where it may be data as well."""
+    first, below = cells[0], [cell for line in cells[1:] for cell in line]
+    if any(map(is_number, first)):
+        return False
+    if relation.one_side:
+        if names_edges(first) or names_a_weight(cells):
+            return True
+        return None if any(map(is_number, below[:2])) else False  # an edge between names
+    named = any(isinstance(column, str) for column in columns or ())
+    return True if named or names_ratings(first) or any(map(is_number, below)) else None
+
+
+def _are_text(ids: Sequence[str]) -> bool:
+    """Whether ids are text: the first is no number, or one would lose its zeros, as 007 would."""
+    first_is_text = any(cell != "" and not is_number(cell) for cell in ids[:1])
+    return first_is_text or any(map(_LEADING_ZERO.match, ids))
+
+
 def dialect_of(
     path: str,
     columns: Sequence[str | int] | None = None,
@@ -178,32 +202,35 @@ def dialect_of(
         raise ReadError(f"{nothing} blank lines or comments")
     lines = [line for _, line in numbered]
     delimiter = separator_of(lines[0])
-    cells = [cells_of(line, delimiter) for line in lines[:2]]
+    cells = [cells_of(line, delimiter) for line in lines]
     if relation.one_side and _WITH_ATTRIBUTES.fullmatch(lines[0].strip()):
         raise ReadError(
             f"{path}: what stands behind the edge in {lines[0][:60]!r} are the attributes that "
             "networkx.write_edgelist writes; write with data=False, or data=['weight']"
         )
     if header is None:
-        header = not any(is_number(cell) for cell in cells[0])
-        if header and relation.one_side and not (names_edges(cells[0]) or names_a_weight(cells)):
-            if len(cells) > 1 and any(is_number(cell) for cell in cells[1][:2]):
-                raise ReadError(
-                    f"{path}: is its first line, {lines[0][:60]!r}, a header? Say header=True or "
-                    "False, or name its columns source and target"
-                )
-            header = False  # an edge between names
+        header = _has_header(cells[:2], columns, relation)
+    if header is None:
+        raise ReadError(
+            f"{path}: is its first line, {lines[0][:60]!r}, a header? Say header=True or False, or "
+            f"name its columns {' and '.join(relation.dims)}"
+        )
     if header and len(lines) < 2:
         raise ReadError(f"{nothing} a header")
     positions = choose_columns(cells[0] if header else None, len(cells[0]), columns, path, relation)
-    data = cells[1] if header else cells[0]
-    ids = [data[position] for position in positions[:2] if position < len(data)]
-    ids_are_text = any(cell != "" and not is_number(cell) for cell in ids)
-    others = [cell for position, cell in enumerate(data) if position not in positions]
+    data = cells[1:] if header else cells
+    first, second = (
+        _are_text([line[position] for line in data if position < len(line)])
+        for position in positions[:2]
+    )
+    if relation.one_side:
+        first = second = first or second
+    others = [cell for position, cell in enumerate(data[0]) if position not in positions]
     others_are_text = (
         delimiter is not None
         and not all(map(is_number, others))
         and all(cell.isprintable() for cell in others)  # else the file is damaged
     )
     lines_before = numbered[1 if header else 0][0] - 1
+    ids_are_text = (first, second)
     return Dialect(delimiter, len(cells[0]), lines_before, positions, ids_are_text, others_are_text)

@@ -25,6 +25,7 @@ from .assembly import cast_values
 from .detection import cells_of, is_number, separator_of
 from .dialect import position_of
 from .libsvm import Rows, Wanted, refuse_labels
+from .messages import shown
 from .scanning import Chunk, rows_of
 from .streams import BYTE_ORDER_MARK, opened, plain_name
 from .text_labels import cut_labels, first_label, is_text, numbered, refuse_others
@@ -250,7 +251,7 @@ def _numbers(frame: Any, name: str, path: str, group: int) -> np.ndarray:
         row = int(np.argmin(good))
         raise ReadError(
             f"{path}, row group {group}, row {row}: expected a finite number in column {name!r}, "
-            f"found {column.iloc[row]!r}"
+            f"found {shown(column.iloc[row])}"
         )
     return cells
 

@@ -23,9 +23,13 @@ from daskpart.errors import InputError, ReadError
 from .assembly import cast_values, expected_value, labelled, value_type
 from .detection import is_number, names_edges
 from .dialect import EDGES, RATINGS, Dialect, Relation, choose_columns
-from .messages import about_commas
+from .messages import ABOUT_TEXT_IDS, about_commas, shown
 from .scanning import LARGEST_ID
 from .streams import head, opened
+
+_UNIT_SEPARATOR = (
+    "\x1f"  # in place of "::", as pandas parts at one character; a tab may be in an id
+)
 
 
 def read_parquet(
@@ -92,21 +96,19 @@ def read_table_relation(
     relation: Relation,
     dialect: Dialect,
     dtype: np.dtype,
-    repeats: Literal["last", "sum"] = "last",
-    *,
-    text_ids: bool,
-    by_column: bool = False,
+    repeats: Literal["last", "sum"],
+    are_text: tuple[bool, bool],
 ) -> xarray.DataArray:
     """Read a table whose ids are text, or whole numbers up to 2^63 - 1.
 
-    With `by_column` a column of whole numbers is one of numbers, also beside one of text.
+    `are_text` says which, of each side. Beside text what is no number makes text of its column.
     """
     n_before = dialect.lines_before
-    delimiter = "\t" if dialect.delimiter == "::" else dialect.delimiter
+    delimiter = _UNIT_SEPARATOR if dialect.delimiter == "::" else dialect.delimiter
     with opened(path) as stream:
         content: Any = stream
         if dialect.delimiter == "::":
-            content = io.BytesIO(stream.read().replace(b"::", b"\t"))
+            content = io.BytesIO(stream.read().replace(b"::", _UNIT_SEPARATOR.encode()))
         try:
             frame = pandas.read_csv(
                 content,
@@ -126,23 +128,22 @@ def read_table_relation(
             f"{path}, line {n_before + 1}: expected {dialect.n_columns} columns as in the first "
             f"line, found {frame.shape[1]}"
         )
-    for what, position in zip(relation.ids, dialect.columns, strict=False):
+    for what, position, is_text in zip(relation.ids, dialect.columns, are_text, strict=False):
         written = frame[position]
-        if text_ids and by_column and len(written) and is_number(str(written.iloc[0])):
+        if not is_text:
             numbers, good = _as_ids(written)
             if good.all():
                 frame[position] = numbers
                 continue
-        if text_ids:
-            _refuse_lines(written, delimiter or " ", what, f"{path}, line", n_before + 1)
-        else:
-            frame[position], good = _as_ids(written)
-            if not good.all():
+            if not any(are_text):
                 first = int(np.argmin(good))
+                found = written.iloc[first]
                 raise ReadError(
                     f"{path}, line {first + n_before + 1} (blank lines not counted): expected a "
-                    f"whole {what} from 0 to 2^63 - 1, found {written.iloc[first]!r}"
+                    f"whole {what} from 0 to 2^63 - 1, found {found!r}"
+                    f"{'' if is_number(found) else ABOUT_TEXT_IDS}"
                 )
+        _refuse_lines(written, delimiter or " ", what, f"{path}, line", n_before + 1)
     return _from_frame(frame, relation, dialect.columns, dtype, path, n_before + 1, repeats)
 
 
@@ -152,9 +153,9 @@ def _refuse_lines(
     """Refuse a name that goes on over cells of the next lines: their rows would be lost."""
     for row, name in enumerate(written):
         if isinstance(name, str) and "\n" in name and delimiter in name:
-            shown = name if len(name) <= 60 else name[:57] + "..."
+            start = name if len(name) <= 60 else name[:57] + "..."
             raise ReadError(
-                f"{place} {row + first_line} (blank lines not counted): the {what} {shown!r} goes "
+                f"{place} {row + first_line} (blank lines not counted): the {what} {start!r} goes "
                 "over several lines; is a quote not closed? Put a name that begins with a quote "
                 'in quotes, and double those in it: """abc"'
             )
@@ -241,7 +242,7 @@ def _from_frame(
         if not good.all():
             first = int(np.argmin(good))
             row = first % len(frame)
-            raise ReadError(f"{place(row)}: no usable {what}, found {side.iloc[first]!r}")
+            raise ReadError(f"{place(row)}: no usable {what}, found {shown(side.iloc[first])}")
         codes.append(code)
         labels.append(label)
     if relation.one_side:
@@ -255,7 +256,7 @@ def _from_frame(
             first = int(np.argmin(good))
             raise ReadError(
                 f"{place(first)}: {expected_value(relation.value, dtype)}, "
-                f"found {given.iloc[first]!r}{about_commas(str(given.iloc[first]))}"
+                f"found {shown(given.iloc[first])}{about_commas(str(given.iloc[first]))}"
             )
     both = (labels[0], labels[1])
     return labelled(

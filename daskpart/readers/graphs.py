@@ -47,7 +47,8 @@ def read_edges(
         target, or has text where the next has a weight; where it may be one, and does neither, the
         error asks.
     text_ids : bool, optional
-        Keep ids as text. By default where the first edge shows such ids.
+        Keep ids as text. By default where one of the first edge is no number, or one of the first
+        64 KiB has leading zeros, as 007; leading zeros that only come later are lost.
     dtype : dtype, default float32
     repeats : {"sum", "last"}
         Weight of an edge that is there more than once: all added up, or that of its last line.

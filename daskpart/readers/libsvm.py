@@ -70,6 +70,8 @@ class Wanted:
         """From what a user gives (InputError)."""
         if n_features is not None:
             n_features = whole_number(n_features, "n_features", least=1, most=LARGEST_ID)
+        if isinstance(labels, np.ndarray):
+            labels = labels.tolist()  # Python's own, as messages show them
         allowed = None if labels is None else tuple(labels)
         if allowed and not all(isinstance(each, str) for each in allowed):
             try:

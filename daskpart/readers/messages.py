@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import Any
 
+import numpy as np
+
+ABOUT_TEXT_IDS = "; if ids are text, say text_ids=True"
 _MOST_NAMES = 12
 _EMPTY_CELL = re.compile(r"(?:^|[,;\t])\s*(?:[,;\t]|$)")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
@@ -27,6 +31,17 @@ def listed(names: Sequence[str], wanted: str | None = None) -> str:
         first = (alike + [name for name in first if name not in alike])[:_MOST_NAMES]
     more = len(names) - len(first)
     return ", ".join(map(repr, first)) + (f" and {more} more" if more else "")
+
+
+def shown(value: Any) -> str:
+    """A value for a message as Python writes it: numpy's numbers without the name of their type.
+
+    Examples
+    --------
+    >>> shown(np.float64("inf")), shown("x")
+    ('inf', "'x'")
+    """
+    return repr(value.item() if isinstance(value, np.generic) else value)
 
 
 def about_commas(found: str) -> str:

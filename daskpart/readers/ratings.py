@@ -35,9 +35,12 @@ def read_ratings(
         Names (in the header) or positions of user, item and rating. By default well-known names,
         else the first three columns; two columns are implicit ratings of 1.
     header : bool, optional
-        Whether the first line names the columns. By default it does when nothing in it is a number.
+        Whether the first line names the columns. By default it does when nothing in it is a number
+        and it names a user and an item, or the next line has a number; where it may be a rating
+        too, the error asks.
     text_ids : bool, optional
-        Keep ids as text. By default where the first line of data shows such ids.
+        Keep ids as text. By default those of a column whose first is no number, or in which one of
+        the first 64 KiB has leading zeros, as 007; leading zeros that only come later are lost.
     dtype : dtype, default float32
     repeats : {"last", "sum"}
         What a cell has that occurs more than once: "sum" for events, of which each line is one.

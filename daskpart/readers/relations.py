@@ -4,8 +4,8 @@
     source,target,weight             -->  square, labelled by the ids of both
 
 The first lines tell the dialect: separator, header, which columns matter, and whether ids are
-numbers. Numbers are scanned chunk by chunk, as float64; text goes through a table, and so do ids
-that are larger than these can tell apart.
+numbers, which 007 is not. Numbers are scanned chunk by chunk, as float64; text goes through a
+table, and so do ids that are larger than these can tell apart.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from typing import Literal
 import numpy as np
 import xarray
 
+from daskpart.errors import ReadError
+
 from .assembly import factorize, labelled, value_type
 from .dialect import Dialect, Relation, dialect_of
 from .frames import read_table_relation
-from .scanning import LargeIdError, read_rows
+from .messages import ABOUT_TEXT_IDS
+from .scanning import LargeIdError, NoNumberError, read_rows
 
 
 def read_relation(
@@ -35,17 +38,17 @@ def read_relation(
     """Read a table; parameters as of `read_ratings` and `read_edges`."""
     dialect = dialect_of(path, columns, header, relation)
     of_values = value_type(dtype)
-    are_text = dialect.ids_are_text if text_ids is None else text_ids
-    # each side of ratings by itself: users may have names, and items numbers
-    by_column = text_ids is None and not relation.one_side
-    if not are_text and not dialect.others_are_text:
+    are_text = dialect.ids_are_text if text_ids is None else (text_ids, text_ids)
+    if not any(are_text) and not dialect.others_are_text:
         try:
             return _read_numbers(path, relation, dialect, of_values, repeats)
         except LargeIdError:
             pass
-    return read_table_relation(
-        path, relation, dialect, of_values, repeats, text_ids=are_text, by_column=by_column
-    )
+        except NoNumberError as error:
+            if error.place not in dialect.columns[:2]:
+                raise
+            raise ReadError(f"{error}{ABOUT_TEXT_IDS}") from None
+    return read_table_relation(path, relation, dialect, of_values, repeats, are_text)
 
 
 def _read_numbers(

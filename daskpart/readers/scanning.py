@@ -16,9 +16,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -37,10 +37,19 @@ class LargeIdError(ReadError):
     """An id is whole, and larger than float64 can tell from its neighbours."""
 
 
+class NoNumberError(ReadError):
+    """A word is no number; `place`: where it stands among those of its line, from 0."""
+
+    def __init__(self, message: str, place: int = 0) -> None:
+        super().__init__(message)
+        self.place = place
+
+
 _LINE_END = ord("\n")
 _BLANKS = b" \t\r\v\f"
 _NUMBER = re.compile(rb"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf|infinity|nan)", re.IGNORECASE)
 Which = slice | NDArray[np.bool_] | NDArray[np.integer]
+_Error = Callable[[str], ReadError]
 
 
 @dataclass(frozen=True)
@@ -145,7 +154,8 @@ class Chunk:
                 rows = Rows(self, np.empty(0))
                 written = rows.written(number)
                 found = f"{rows.column(number)}, found {written!r}{about_commas(written)}"
-                rows.fail_at(number, f"expected a number{found}")
+                error = partial(NoNumberError, place=rows.place(number))
+                rows.fail_at(number, f"expected a number{found}", error)
         return np.array([float(word) for word in words])
 
 
@@ -190,17 +200,21 @@ class Rows:
         text = self.chunk.text[start : end if end >= 0 else None].decode("utf-8", "replace")
         return text if len(text) <= 40 else text[:37] + "..."
 
+    def place(self, number: int) -> int:
+        """Where in its line a number stands, counted from 0."""
+        row = int(np.searchsorted(self.pointer, number, side="right")) - 1
+        return number - int(self.pointer[row])
+
     def column(self, number: int) -> str:
         """Where in its line a number stands, as words, if columns have names; else nothing."""
-        row = int(np.searchsorted(self.pointer, number, side="right")) - 1
-        at = number - int(self.pointer[row])
+        at = self.place(number)
         return f" in column {self.chunk.names[at]!r}" if at < len(self.chunk.names) else ""
 
     def bytes_before(self) -> NDArray[np.uint8]:
         """The byte before each number: its separator, or a line end."""
         return np.frombuffer(b"\n" + self.chunk.content, np.uint8)[self.chunk.layout.starts]
 
-    def fail(self, row: int, problem: str, error: type[ReadError] = ReadError) -> NoReturn:
+    def fail(self, row: int, problem: str, error: _Error = ReadError) -> NoReturn:
         """Raise the error that names the path, the line of `row`, and the problem."""
         shown = self._written(row)
         shown = shown if len(shown) <= 60 else shown[:57] + "..."
@@ -213,7 +227,7 @@ class Rows:
         text = self.chunk.text if self.chunk.written is None else self.chunk.written
         return text.split(b"\n", of_chunk + 1)[of_chunk].decode("utf-8", "replace").rstrip("\r\n ")
 
-    def fail_at(self, number: int, problem: str, error: type[ReadError] = ReadError) -> NoReturn:
+    def fail_at(self, number: int, problem: str, error: _Error = ReadError) -> NoReturn:
         """As `fail`, for the row that holds ``numbers[number]``."""
         self.fail(int(np.searchsorted(self.pointer, number, side="right")) - 1, problem, error)
 

@@ -10,6 +10,7 @@ sets it, unless `shape` does.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 
@@ -22,6 +23,8 @@ from daskpart.errors import DaskpartWarning, InputError, ReadError
 from .assembly import assemble, value_type
 from .scanning import read_rows
 from .streams import first_lines
+
+_REMARK = re.compile("[#%]")
 
 
 def read_tns(
@@ -53,7 +56,7 @@ def read_tns(
     lines = first_lines(path)
     if not lines:
         raise ReadError(f"{path}: there are no entries in it, only blank lines or comments")
-    order = len(lines[0].replace(",", " ").split()) - 1
+    order = len(_REMARK.split(lines[0])[0].replace(",", " ").split()) - 1
     if order < 1:
         raise ReadError(
             f"{path}: expected at least one index and a value a line, found {lines[0][:60]!r}"

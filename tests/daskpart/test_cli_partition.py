@@ -161,10 +161,12 @@ def test_an_option_that_would_be_passed_over_is_refused(
     assert f"leave {option[0]} away" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("columns", [("--user", "a", "--item", "b"), ("--rating", "c")])
+@pytest.mark.parametrize(
+    "columns", [("--user", "a", "--item", "b"), ("--rating", "c"), ("--no-header",)]
+)
 def test_the_built_in_data_are_no_table(columns, tmp_path, capsys, run_cli):
     assert run_cli("fit", "mf", "python-source", *columns, "--out", tmp_path) == 2
-    assert "leave --user, --item and --rating away" in capsys.readouterr().err
+    assert "leave --user, --item, --rating, --header and --text-ids away" in capsys.readouterr().err
 
 
 def test_a_memory_limit_is_for_what_is_read_in_blocks(graph_file, tmp_path, capsys, run_cli):

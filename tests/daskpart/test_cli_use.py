@@ -154,6 +154,24 @@ def test_predict_counts_strangers_and_goes_on(runs, tmp_path, capsys, run_cli):
     )
 
 
+def test_how_a_table_is_written_can_be_said(tmp_path, capsys, run_cli):
+    events, out = tmp_path / "events.csv", tmp_path / "run"
+    named = [(f"user {n % 7}", f"tea {n % 5}") for n in range(35)]
+    lines = [f"{user},{item}" for user, item in named]
+    events.write_text("\n".join(lines))
+    learn = ("fit", "implicit", events, *SMALL, "--no-plots", "--out", out)
+    assert run_cli(*learn) == 2
+    assert "a header? Say --header or --no-header, or name" in capsys.readouterr().err
+    for header, n_events in (("--no-header", 35), ("--header", 34)):
+        assert run_cli(*learn, header) == 0
+        assert f"{n_events} values" in capsys.readouterr().out
+    events.write_text("\n".join(["1,2", *lines]))
+    assert run_cli(*learn) == 2
+    assert "if ids are text, say --text-ids" in capsys.readouterr().err
+    assert run_cli(*learn, "--text-ids") == 0
+    assert "8 users × 6 items" in capsys.readouterr().out
+
+
 def test_names_that_look_like_numbers(tmp_path, capsys, run_cli):
     """Pandas takes 034, 1e3 and NA for numbers where nothing else is in a column."""
     events, pairs, out = (tmp_path / name for name in ("books.csv", "pairs.csv", "predicted.csv"))

@@ -264,6 +264,20 @@ def test_archives_that_are_something_else(tmp_path: Path) -> None:
         daskpart.read(path)
 
 
+@pytest.mark.parametrize("format", ["csr", "csc", "bsr"])
+def test_a_pointer_that_rises_and_falls_to_nothing_is_not_followed(
+    tmp_path: Path, format: str
+) -> None:
+    path, nothing = tmp_path / "a.npz", np.zeros((0, 1, 1) if format == "bsr" else 0)
+    damaged = {"format": format, "shape": (3, 3), "data": nothing, "indices": np.zeros(0, int)}
+    np.savez(path, **damaged, indptr=[0, 900, 900, 0])
+    with pytest.raises(ReadError, match="must form a non-decreasing sequence"):
+        daskpart.read(path)
+    np.savez(path, adj_indptr=[0, 900, 900, 0], adj_indices=np.zeros(0, int))
+    with pytest.raises(ReadError, match="must form a non-decreasing sequence"):
+        daskpart.read(path)
+
+
 def test_values_must_fit_the_type_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "u.data"
     path.write_text("1\t2\t3\t9\n1\t3\t3.5\t9\n")
@@ -315,6 +329,9 @@ def test_text_ids_name_the_line_of_a_bad_rating(tmp_path: Path) -> None:
     path = tmp_path / "ratings.csv"
     path.write_text("user,item,rating\nann,x,5\nbob,y,great\n")
     with pytest.raises(ReadError, match=r"line 3 .*: expected a finite rating .* found 'great'"):
+        daskpart.read(path)
+    path.write_text("user,item,rating\nann,x,5\nbob,y,inf\n")
+    with pytest.raises(ReadError, match=r"line 3 .*: expected a finite rating .* found inf$"):
         daskpart.read(path)
     path.write_text("user,item,rating\nann,x,5\nbob,,4\n")
     with pytest.raises(ReadError, match=r"line 3 .*: no usable item id, found ''"):

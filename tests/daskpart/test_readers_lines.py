@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import lzma
+import warnings
 from pathlib import Path
 
 import fsspec
@@ -82,6 +83,28 @@ def test_columns_and_header_can_be_told(tmp_path: Path) -> None:
         daskpart.read(path, "ratings", columns=("d",))
 
 
+@pytest.mark.parametrize("n_lines", [1, 3])
+def test_a_first_line_of_text_that_may_be_an_event_is_asked_for(
+    tmp_path: Path, n_lines: int
+) -> None:
+    events = "".join(["ann,tea\n", "ann,milk\n", "bob,tea\n"][:n_lines])
+    path = write(tmp_path / "events.csv", events)
+    with pytest.raises(ReadError, match=r"first line, 'ann,tea', a header\? .* user and item"):
+        daskpart.read(path)
+    found = [daskpart.read(path, header=False)]
+    for header, options in (
+        ("user,item", {}),
+        ("userId,movie", {}),
+        ("who,what", {"header": True}),
+        ("who,what", {"columns": ("who", "what")}),
+    ):
+        found.append(daskpart.read(write(path, f"{header}\n{events}"), **options))
+    for ratings in found:
+        assert ratings.data.nnz == n_lines and "tea" in ratings["item"].values.tolist()
+    valued = read_text(tmp_path, "who,what,stars\nann,tea,5\n")
+    assert valued.to_numpy().tolist() == [["ann", "tea", 5]]
+
+
 def read_text(tmp_path: Path, text: str, name: str = "ratings.csv") -> pd.DataFrame:
     path = tmp_path / name
     path.write_text(text)
@@ -148,6 +171,50 @@ def test_ids_that_are_text_stay_text(tmp_path: Path, delimiter: str) -> None:
     assert ratings["item"].values.tolist() == ["0007", "x9"]
     assert ratings.data.todense().tolist() == [[5, 4], [0, 2]]
     assert ratings.dtype == np.float32
+
+
+@pytest.mark.parametrize("delimiter", ["::", ",", " ", "\t"])
+@pytest.mark.parametrize("n_before", [0, 900])
+def test_ids_with_leading_zeros_are_text(tmp_path: Path, delimiter: str, n_before: int) -> None:
+    """All of that column, whichever line shows the zeros; the other one keeps its numbers."""
+    rows = [*([("7", "1", "3")] * n_before), ("7", "1", "4"), ("007", "1", "3"), ("10", "2", "0.5")]
+    path = write(tmp_path / "a.ratings.csv", "\n".join(map(delimiter.join, rows)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DaskpartWarning)  # of repeated cells
+        ratings = daskpart.read(path)
+        assert daskpart.read(path, text_ids=False)["user"].values.tolist() == [7, 10]
+    assert ratings["user"].values.tolist() == ["007", "10", "7"]
+    assert ratings["item"].values.tolist() == [1, 2]
+    assert ratings.data.todense().tolist() == [[3, 0], [0, 0.5], [4, 0]]
+    graph = daskpart.read(write(tmp_path / "a.edges", "7 1\n7 007\n".replace(" ", delimiter)))
+    assert graph["source"].values.tolist() == ["007", "1", "7"]
+
+
+@pytest.mark.parametrize("others", ["", ",today"])  # read by the scanner, and by pandas
+def test_a_first_word_among_numbers_is_damage_unless_ids_are_text(
+    tmp_path: Path, others: str
+) -> None:
+    lines = ["1,195153448,3", "2,34545104X,4"]
+    path = write(tmp_path / "ratings.csv", "".join(f"{line}{others}\n" for line in lines))
+    with pytest.raises(ReadError, match=r"line 2.* found '34545104X'.*; if ids are text, say text"):
+        daskpart.read(path)
+    ratings = daskpart.read(path, text_ids=True)
+    assert ratings["user"].values.tolist() == ["1", "2"]
+    assert ratings["item"].values.tolist() == ["195153448", "34545104X"]
+    path.write_text(f"1,0195153448,3{others}\n2,034545104X,4{others}\n")
+    assert daskpart.read(path)["item"].values.tolist() == ["0195153448", "034545104X"]
+    for damaged in ("1,2,x", "-1,2,3"):
+        path.write_text(f"1,2,3{others}\n{damaged}{others}\n")
+        with pytest.raises(ReadError, match="line 2") as caught:
+            daskpart.read(path)
+        assert "text_ids" not in str(caught.value)
+
+
+def test_a_tab_in_an_id_parts_nothing_where_two_colons_do(tmp_path: Path) -> None:
+    path = write(tmp_path / "ratings.dat", "ann\tb::tea::3\ncy::black\ttea::4\n")
+    ratings = daskpart.read(path)
+    assert ratings["user"].values.tolist() == ["ann\tb", "cy"]
+    assert ratings["item"].values.tolist() == ["black\ttea", "tea"]
 
 
 def test_addresses_are_read_and_written() -> None:
@@ -280,6 +347,7 @@ def test_adjacency_lines(tmp_path: Path) -> None:
     [
         ("x", "%%MatrixMarket matrix coordinate pattern general\n2 3 1\n2 3\n", sp.csr_array),
         ("x.tns", "1 1 1 2.5\n", sparse.COO),
+        ("x.tns", "1 1 1 2.5 # a remark\n2 1 1 3 % one more\n", sparse.COO),
         ("x.txt", "-1 3:1 7:0.5\n+1\n", daskpart.readers.Examples),
         ("x.txt", "1::2::3\n", xarray.DataArray),
         ("x.txt", "1\t2\t3\t881\n", xarray.DataArray),

@@ -238,7 +238,7 @@ def test_bad_parquet(tmp_path):
     pytest.importorskip("pyarrow")
     path = tmp_path / "x.parquet"
     pandas.DataFrame({"a": [1.0, np.nan], "y": [0, 1]}).to_parquet(path)
-    with pytest.raises(ReadError, match="row 1: expected a finite number in column 'a'"):
+    with pytest.raises(ReadError, match="row 1: expected a finite number in column 'a', found nan"):
         survey(path, label="y")
     pandas.DataFrame({"a": ["x", "y"], "y": [0, 1]}).to_parquet(path)
     with pytest.raises(ReadError, match=r"column 'a' is .*; expected numbers"):
@@ -249,6 +249,8 @@ def test_bad_parquet(tmp_path):
     pandas.DataFrame({"a": [1, 2], "y": [0, 1]}).to_parquet(path)
     with pytest.raises(InputError, match="its labels are numbers; labels="):
         survey(path, label="y", labels=("0", "1"))
+    with pytest.raises(InputError, match=r"labels=\('0', '1'\) should be numbers"):
+        survey(path, label="y", labels=np.array(["0", "1"]))
     path.write_bytes(b"PAR1 and no more")
     with pytest.raises(ReadError, match="not a parquet file"):
         survey(path, label="y")

@@ -208,7 +208,7 @@ BAD = {
     "frame of two": (pd.DataFrame({"a": [1], "b": [2]}), r"columns 'a', 'b' was given"),
     "frame without a user": (
         pd.DataFrame({"user": ["a", None], "item": [1, 2], "rating": [1, 2]}),
-        "'user' has 1 missing values, the first in line 1",
+        "'user' has 1 missing values, the first in row 1 .counted from 0.; each",
     ),
     "frame of words": (pd.DataFrame({"a": [1], "b": [2], "c": ["good"]}), "numbers are needed"),
     "frame with NA": (
@@ -319,6 +319,13 @@ def test_labels_that_numpy_would_pad_or_cut_stay_as_they_are():
     n = 3000
     long = as_labels(np.array([*map(str, range(n)), "x" * 100_000], dtype=object))
     assert long.nbytes < 100 * n and long[-1] == "x" * 100_000
+
+
+def test_categories_that_do_not_occur_are_no_users():
+    kinds = {"who": pd.CategoricalDtype([*"zyxba"]), "what": pd.CategoricalDtype([3, 2, 1])}
+    matrix = as_matrix(TABLE.astype(kinds).query("who != 'a'"))
+    assert matrix.row_labels.tolist() == ["b"] and matrix.column_labels.tolist() == [2, 1]
+    assert matrix.columns.tolist() == [0, 1] and matrix.values.tolist() == [3, 5]
 
 
 def test_a_frame_without_rows_says_so():

@@ -121,6 +121,7 @@ def test_files(tmp_path: Path) -> None:
         (sparse.COO([[0], [0]], [1.0], shape=(1, 2**31)), "each mode may be 0 to 2147483647 long"),
         (sparse.COO([[0], [0]], [1.0], shape=(2, 2), fill_value=1.0), "fill value 1.0"),
         (sparse.COO([[0], [1]], [np.nan], shape=(2, 2)), "1 of 1 values are NaN .* mode_1 1"),
+        ([(7, "x", 1.0), (9, "y", np.nan)], r"at mode_0 1 \(9\), mode_1 1 \(y\)"),
         (sparse.COO([[], []], [], shape=(2, 2)), "no value but zeros"),
         (sparse.COO([[0], [1]], [1j], shape=(2, 2)), "complex"),
     ],

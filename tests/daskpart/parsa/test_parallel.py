@@ -74,6 +74,13 @@ def test_new_data_and_blocks_on_disk_are_dealt_alike(tmp_path):
     assert wanted.n_data_seen == 800
 
 
+def test_data_without_parameters_are_dealt_too():
+    hypergraph = Hypergraph.from_nets([0], [], n_vertices=6)
+    found = partition(hypergraph, 2, workers=2, n_blocks=2, transport="local")
+    assert found == partition(hypergraph, 2, n_blocks=2)
+    assert found.partition.part_weights.tolist() == [3, 3]
+
+
 def test_a_worker_pulls_what_its_block_touches_and_pushes_only_what_is_new():
     matrix = noise(2)
     found = partition(matrix, K, n_blocks=4, workers=2, transport="local")
