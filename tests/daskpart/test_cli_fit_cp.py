@@ -76,6 +76,11 @@ def test_a_table_of_ones_own(tmp_path, capsys, run_cli):
         ("a;b;n\nx;y;1\nx;z;2,5\n", "expected a number in column 'n', found '2,5'; decimal commas "
          "are not read: write 2.5"),
         ("a;b;n\nx;y;1\nx;z;many\n", "sales.csv: expected a number in column 'n', found 'many'"),
+        ("a,b,n\nx,y,1,5\nx,z,2,6\n", "sales.csv, first line below the header: expected 3 cells "
+         "as in the header, found 4"),
+        ("a,b,n\n1,2,3,\n2,2,3,\n", "expected 3 cells as in the header, found 4"),
+        ("a,b,n\nx,y,1\nx,z,2,6\n", "sales.csv: cannot be read as a table (Error tokenizing data. "
+         "C error: Expected 3 fields in line 3, saw 4)"),
     ],
 )  # fmt: skip
 def test_a_table_without_numbers_is_told_in_words_of_the_file(

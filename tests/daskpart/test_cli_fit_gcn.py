@@ -164,6 +164,16 @@ def test_tables_are_matched_by_name(named, tmp_path, capsys, run_cli):
         ("labels.csv", "low\nhigh\n", "2 labels for 30 vertices"),
         ("labels.csv", "low end\nnot so high\n", "not all lines have as many columns as the first"),
         (
+            "labels.csv",
+            "node,label\nv1,low,v2\nv2,high,v3\n",
+            "labels.csv, first line below the header: expected 2 cells as in the header, found 3",
+        ),
+        (
+            "features.csv",
+            "node,one\nv1,3,4\nv2,3,4\n",
+            "expected 2 cells as in the header, found 3",
+        ),
+        (
             "features.csv",
             "node,one\nv1,3\n",
             "features name 1 of the 30 vertices, and not 'v0': give a row for each",

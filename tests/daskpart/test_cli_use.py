@@ -145,6 +145,9 @@ def test_predict_counts_strangers_and_goes_on(runs, tmp_path, capsys, run_cli):
     assert found.tolist() == pytest.approx(
         model.predict(pd.read_csv(pairs), unknown="mean").tolist(), rel=1e-5
     )
+    pairs.write_text("user,item\n7,1,1\n7,1,2\n")
+    assert run_cli("predict", runs / "mf", pairs) == 2
+    assert "expected 2 cells as in the header, found 3" in capsys.readouterr().err
     pairs.write_text("user,item\n")
     assert run_cli("predict", runs / "mf", pairs) == 2
     assert "no pairs in it, only a header" in capsys.readouterr().err
