@@ -12,6 +12,7 @@ from daskpart.data_models import build
 from daskpart.partitioners.comparison import Comparison, compare_partitions
 
 from .cut import CutSettings
+from .files import text_file
 from .inputs import in_words, load_any
 from .page import write_page
 from .pictures import Album
@@ -51,7 +52,7 @@ def _write(comparison: Comparison, settings: CutSettings, words: str) -> list[tu
     heads = ["method", *comparison.metrics]
     lines = [[name, *row.values()] for name, row in comparison.values.items()]
     table = settings.out / "comparison.csv"
-    with table.open("w", newline="", encoding="utf-8") as file:
+    with text_file(table) as file:
         csv.writer(file).writerows([heads, *lines])
     album = Album(settings.out, settings.plots)
     if album.draws:

@@ -29,6 +29,7 @@ from daskpart._floor.tables import fixed
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
+from .files import text_file
 from .options import COUNT, Place, choice, is_typed, of_estimator, output, pictures
 from .terminal import (
     INTERRUPTED,
@@ -371,11 +372,15 @@ def _check_output(job: _Job) -> None:
         checked_suffix(job.plan)
     if job.model_format == "zarr" and find_spec("zarr") is None:
         raise InputError("--model-format zarr needs: pip install 'daskpart[io]'")
-    model = job.out / "model"
-    if model.exists() and not (model / "model.json").is_file():
-        raise InputError(
-            f"{model} is there and is no saved model, and would be replaced: give another --out"
-        )
+    folders = [("model", "model.json", "no saved model")]
+    if job.model_format == "zarr":
+        folders.append(("factors.zarr", "header/zarr.json", "not what daskpart writes there"))
+    for name, sign, words in folders:
+        folder = job.out / name
+        if folder.exists() and not (folder / sign).is_file():
+            raise InputError(
+                f"{folder} is there and is {words}, and would be replaced: give another --out"
+            )
 
 
 def _plan(job: _Job, estimator: Any, client: Any) -> tuple[Data, Any]:
@@ -485,7 +490,8 @@ def _write(job: _Job, fit: Fit) -> list[tuple[Path, str]]:
         files.append((out / "partition.npz", words))
     tables = {"history.csv": (model.history_, f"one line per {fit.step}"), **job.model.tables(fit)}
     for name, (table, words) in tables.items():
-        table.to_csv(out / name, index=False)
+        with text_file(out / name) as file:
+            table.to_csv(file, index=False)
         files.append((out / name, words))
     metrics = {
         **fit.judgement,

@@ -12,6 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from daskpart._floor.atomic import replacing
+
 from .terminal import say
 
 _DPI = 144
@@ -93,7 +95,8 @@ class Album:
             place.remove()
         _lay_out(figure)
         path = self.folder / f"{name}.png"
-        figure.savefig(path)
+        with replacing(path) as file:
+            figure.savefig(file, format="png")
         self.pictures[name] = Picture(path, alt, caption, round(100 * size[0]))
 
     def draw_training(

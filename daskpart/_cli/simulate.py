@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import daskpart
+from daskpart._floor.atomic import replacing
 from daskpart._floor.progress import tracked
 from daskpart._floor.tables import fixed, text_lines
 from daskpart.collectives import (
@@ -41,8 +42,9 @@ from daskpart.data_models import build, rebuild
 from daskpart.errors import InputError
 
 from .cut import check_objective
+from .files import place_for
 from .inputs import load_any, load_parts
-from .terminal import place_for, say, say_aside
+from .terminal import say, say_aside
 
 ROUTINGS = ("point-to-point", "aware", "naive")
 _MOST_COUNTED_RANKS, _MOST_COUNTED_ENTRIES = 512, 20_000_000
@@ -336,7 +338,8 @@ def _draw(name: str, what: Any, cost: CostSettings) -> None:
     getattr(plots, name)(what, ax=figure.subplots())
     assert cost.plot is not None
     try:
-        figure.savefig(place_for(cost.plot), dpi=144)
+        with replacing(place_for(cost.plot)) as file:
+            figure.savefig(file, dpi=144, format=cost.plot.suffix[1:] or "png")
     except ValueError as error:  # of a name that tells no kind of picture
         raise InputError(f"--plot {cost.plot}: {error}") from error
     if not cost.json:

@@ -7,6 +7,7 @@ exit code 0 done · 1 the run failed · 2 what was asked or given cannot be used
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import io
 import os
@@ -26,6 +27,7 @@ from daskpart.errors import DaskpartError, DaskpartWarning, InputError
 
 INTERRUPTED = 130
 TERMINATED = 128 + signal.SIGTERM
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no fault of what was given
 
 
 @contextlib.contextmanager
@@ -127,12 +129,6 @@ def say_aside(words: str) -> None:
     click.echo(f"note: {words}", err=True)
 
 
-def place_for(path: Path) -> Path:
-    """The path that a file is written to, its folder made if it is absent."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
-
-
 def say_files(files: list[tuple[Path, str]]) -> None:
     """Say what was written: a line a file, with what it is."""
     width = max(len(str(path)) for path, _ in files)
@@ -173,7 +169,8 @@ def errors_as_one_line() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise OneLineError(str(error), 2) from error
+        is_full = isinstance(error.__cause__, OSError) and error.__cause__.errno in _FULL
+        raise OneLineError(str(error), 1 if is_full else 2) from error
     except (DaskpartError, ImportError) as error:
         if isinstance(error, ImportError) and "pip install" not in str(error):
             raise

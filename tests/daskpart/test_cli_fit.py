@@ -7,6 +7,7 @@ import errno
 import io
 import json
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -270,13 +271,23 @@ def test_values_that_are_all_alike_are_told(tmp_path, capsys, run_cli):
     assert "note: all values are 1" in capsys.readouterr().out
 
 
-def test_a_folder_that_is_no_model_is_not_replaced(tmp_path, rating_file, capsys, run_cli):
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("model", "is no saved model"), ("factors.zarr", "is not what daskpart writes there")],
+)
+def test_a_folder_that_is_not_of_a_fit_is_not_replaced(
+    tmp_path, rating_file, capsys, run_cli, name, words
+):
     out = tmp_path / "out"
-    (out / "model").mkdir(parents=True)
-    (out / "model" / "thesis.txt").write_text("years of work")
-    assert run_cli("fit", "mf", rating_file, *SMALL_FIT, "--no-plots", "--out", out) == 2
-    assert "is no saved model" in capsys.readouterr().err
-    assert (out / "model" / "thesis.txt").exists()
+    (out / name).mkdir(parents=True)
+    (out / name / "thesis.txt").write_text("years of work")
+    given = ("--no-plots", "--model-format", "zarr", "--out", out)
+    assert run_cli("fit", "mf", rating_file, *SMALL_FIT, *given) == 2
+    assert words in capsys.readouterr().err
+    assert (out / name / "thesis.txt").exists()
+    shutil.rmtree(out)
+    for _ in range(2):  # those of a fit are
+        assert run_cli("fit", "mf", rating_file, *SMALL_FIT, *given) == 0
 
 
 @pytest.mark.parametrize("loss", ["squared", "bpr"])
