@@ -13,6 +13,7 @@ arguments of `daskpart.partition` as a dict, a `Partition`, or the part of each 
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -222,7 +223,7 @@ def described(value: Any) -> Any:
 
 
 def check_partitioner(partitioner: Any, known: Sequence[str], n_ranks: int | None) -> None:
-    """Refuse an unknown partitioner, or a partition of another number of parts (InputError)."""
+    """Refuse what is no partitioner, or one of another number of parts (InputError)."""
     if isinstance(partitioner, Partition):
         if n_ranks is not None and partitioner.n_parts != n_ranks:
             raise InputError(
@@ -236,7 +237,17 @@ def check_partitioner(partitioner: Any, known: Sequence[str], n_ranks: int | Non
                 f"{', '.join(map(repr, known))}, or give a dict of the arguments of "
                 "daskpart.partition, a Partition, or an array with the part of each vertex"
             )
-    elif not isinstance(partitioner, Mapping):
+    elif isinstance(partitioner, Mapping):
+        from daskpart.partitioners import partition  # ranks cut nothing
+
+        known = [*inspect.signature(partition).parameters][2:]  # the model gives data and n_parts
+        odd = [name for name in partitioner if name not in known]
+        if odd:
+            raise InputError(
+                f"partitioner has {', '.join(map(repr, odd))}, which daskpart.partition does not "
+                f"take from a model; it takes {', '.join(known)}"
+            )
+    else:
         array = np.asarray(partitioner)
         if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
             raise InputError(

@@ -126,6 +126,19 @@ def test_a_partitioner_of_arguments_is_what_python_gets(tmp_path, rating_file, r
     assert model.partitioner == {"objective": "power", "rho": 3, "epsilon": 0.2}
 
 
+@pytest.mark.parametrize("model", ["mf", "implicit", "cp", "gcn"])
+def test_a_partitioner_of_unknown_arguments_is_refused_before_the_data(model, capsys, run_cli):
+    for given, odd in (
+        ("epsilom=0.1,rho=2", "'epsilom'"),
+        ("n_parts=2,seed=3", "'n_parts', 'seed'"),
+    ):
+        arguments = ("--partitioner", given, "--ranks", 2)
+        assert run_cli("fit", model, "python-source", *arguments) == 2
+        told = capsys.readouterr()
+        assert told.out == "" and f"partitioner has {odd}, which" in told.err
+        assert "it takes objective, method, model, engine, epsilon, random_state" in told.err
+
+
 def test_more_ranks_than_rows_are_refused(tmp_path, rating_file, capsys, run_cli):
     assert run_cli("fit", "mf", rating_file, "--ranks", 500, "--out", tmp_path / "out") == 2
     assert "500 ranks need as many rows to share out; there are 150" in capsys.readouterr().err
