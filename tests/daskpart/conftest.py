@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -23,13 +24,17 @@ def rating_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def small_files() -> Callable[[int], AbstractContextManager[None]]:
-    """Files inside can be so many bytes long: the disk is full then."""
+def small_files(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], AbstractContextManager[None]]:
+    """Files inside can be so many bytes long: the disk is full then.
+
+    Modules must be loaded and kernels compiled before: a cache of Python would be cut off, too.
+    """
     resource = pytest.importorskip("resource", reason="limits are of POSIX")
 
     @contextmanager
     def limited(n_bytes: int) -> Iterator[None]:
         usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+        monkeypatch.setattr(sys, "dont_write_bytecode", True)
         resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, usual[1]))
         try:
             yield

@@ -116,16 +116,16 @@ def test_a_full_disk_leaves_the_answers_that_were_there(
     runs, tmp_path, capsys, run_cli, small_files, name
 ):
     path = tmp_path / name
-    path.write_text("of before")
     given = ("recommend", runs / "mf", "--user", 1, "-n", 99, "--output", path)
+    assert run_cli(*given) == 0
+    read = pd.read_parquet if name.endswith("parquet") else pd.read_csv
+    assert len(read(path)) > 9
+    path.write_text("of before")
     with small_files(200):
         assert run_cli(*given) == 1
     told = capsys.readouterr().err
     assert str(path) in told and "File too large; what was there before is untouched" in told
     assert path.read_text() == "of before" and [*tmp_path.iterdir()] == [path]
-    assert run_cli(*given) == 0
-    read = pd.read_parquet if name.endswith("parquet") else pd.read_csv
-    assert len(read(path)) > 9
 
 
 def test_without_pyarrow_the_extra_that_brings_it_is_named(
