@@ -39,7 +39,7 @@ from daskpart.collectives.simulator import DENSE_ALGORITHMS
 from daskpart.collectives.sparse_steps import ALGORITHMS
 from daskpart.connectivity import Connectivity
 from daskpart.data_models import build, rebuild
-from daskpart.errors import InputError
+from daskpart.errors import InputError, ReadError
 
 from .cut import check_objective
 from .files import place_for
@@ -179,11 +179,30 @@ def run_sparse_allreduce(
 
 def run_file(path: Path, row_bytes: int, cost: CostSettings) -> None:
     """`simulate plan`."""
-    plan = load_plan(path)
+    try:
+        plan = load_plan(path)
+    except ReadError:
+        _refuse_plan_of_fit(path)
+        raise
     found = simulate(plan, row_bytes=row_bytes, alpha=cost.alpha, beta=cost.beta, name=path.name)
     say(json.dumps(found.to_dict()) if cost.json else repr(found))
     if cost.plot is not None:
         _draw("traffic", plan, cost)
+
+
+def _refuse_plan_of_fit(path: Path) -> None:
+    """Say so where it is one: it holds the cut, and no messages."""
+    from daskpart.models.base.plan import SavedPlan
+
+    try:
+        SavedPlan.load(path)
+    except InputError:
+        return
+    raise InputError(
+        f"{path} is the plan of a fit: it holds the cut, and messages follow from the data. "
+        f"'daskpart fit MODEL DATA --plan {path}' says what they cost; 'daskpart simulate expand "
+        "DATA' cuts data, and counts messages"
+    )
 
 
 # -- jobs ---

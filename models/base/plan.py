@@ -190,9 +190,15 @@ class SavedPlan(FitPlan):
         ReadError
             When `path` is absent, damaged, or no plan.
         """
-        arrays, header = read_arrays(path)
+        words = "give what plan.save(path) or 'daskpart fit --plan' wrote"
+        try:
+            arrays, header = read_arrays(path)
+        except ReadError as error:
+            if error.__cause__ is None:  # not there; or of ours, and damaged
+                raise
+            raise ReadError(f"{path} holds no plan of a fit, or is damaged: {words}") from error
         if "plan" not in header:
-            raise ReadError(f"{path} holds no plan: give what plan.save(path) wrote")
+            raise ReadError(f"{path} holds no plan of a fit: {words}")
         cut: Any = arrays.get("assignment")
         if "info" in header:
             cut = Partition(cut, header["n_ranks"], arrays["weights"], header.pop("info"))
