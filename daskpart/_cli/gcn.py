@@ -100,6 +100,11 @@ class _GCN(Model):
         known = np.flatnonzero((y != -1) & ~pd.isna(y) & (y.astype(str) != "-1"))
         random = np.random.default_rng(np.random.SeedSequence(given["random_state"] or 0))
         test = np.sort(known[random.random(known.size) < given["test_fraction"]])
+        if test.size == known.size > 0:
+            raise InputError(
+                f"--test-fraction {given['test_fraction']:g} holds out all {known.size:,} labelled "
+                "vertices, and leaves none to train on: give a smaller one"
+            )
         shown = y.astype(object)
         shown.iloc[test] = None
         n_features = "no" if X is None else f"{X.shape[1]:,}"

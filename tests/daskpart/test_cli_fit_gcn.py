@@ -120,6 +120,12 @@ def test_the_built_in_data_have_names(tmp_path, run_cli):
     assert not first[0].isdigit()
 
 
+def test_some_labels_must_be_left_to_train_on(files, capsys, run_cli):
+    given = ("--labels", files / "y.txt", "--test-fraction", "0.999999")
+    assert run_cli("fit", "gcn", files / "A.mtx", *given, *SMALL) == 2
+    assert "--test-fraction 0.999999 holds out all" in capsys.readouterr().err
+
+
 def test_labels_must_be_given(files, capsys, run_cli):
     assert run_cli("fit", "gcn", files / "A.mtx", *SMALL) == 2
     assert "--labels is missing" in capsys.readouterr().err
