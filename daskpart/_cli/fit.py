@@ -1,7 +1,7 @@
 """`daskpart fit MODEL`: read, plan, say what it will cost, fit, judge, write.
 
     data ── plan ── fit ── told, model, history, metrics, pictures, report
-                     │ Ctrl-C, SIGTERM
+                     │ Ctrl-C, SIGTERM, SIGHUP
                      └─ a whole step is written all the same
 
 One driver for every model: the options are those of its estimator, and what else the command has
@@ -38,7 +38,6 @@ from .terminal import (
     imports_uncollected,
     one_ctrl_c_at_a_time,
     say,
-    say_anyway,
     say_files,
     words_of,
 )
@@ -424,12 +423,12 @@ def _fit_and_write(job: _Job, estimator: Any, data: Data, plan: Any) -> int:
     times = steps.whole(), steps.dropped
     fit = Fit(estimator, data, plan, ended, seconds, compiling, *times)
     fit.judgement = job.model.judge(fit)
-    say_anyway(f"\n{ended} after {counted(estimator.n_iter_, fit.step)}, {fit.duration}")
+    say(f"\n{ended} after {counted(estimator.n_iter_, fit.step)}, {fit.duration}")
     for line in [*fit.best, *job.model.told(fit)]:
-        say_anyway(line)
-    say_anyway(f"\n{estimator.comm_report_}\n")
+        say(line)
+    say(f"\n{estimator.comm_report_}\n")
     files = _write(job, fit)
-    say_anyway("written:")
+    say("written:")
     say_files(files)
     return exit_code
 
@@ -459,12 +458,12 @@ def _ended(estimator: Any, data: Data, plan: Any) -> tuple[str, int]:
     try:
         estimator.fit(data.X, plan=plan, **data.more)
     except KeyboardInterrupt:
-        say_anyway("\ninterrupted: keeping the last whole step …")
+        say("\ninterrupted: keeping the last whole step …")
         return "interrupted", INTERRUPTED
     except (DaskpartError, OSError) as error:  # lost workers, a disk that is full, a path in use
         if estimator.__dict__.get("state_") is None:
             raise
-        say_anyway(f"\n{words_of(error)}")
+        say(f"\n{words_of(error)}")
         return "diverged" if isinstance(error, DivergenceError) else "failed", 1
     return "done" if estimator.n_iter_ >= estimator.max_iter else "stopped early", 0
 

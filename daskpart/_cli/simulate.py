@@ -44,7 +44,7 @@ from daskpart.errors import InputError, ReadError
 from .cut import check_objective
 from .files import place_for
 from .inputs import load_any, load_parts
-from .terminal import say, say_aside
+from .terminal import answer, say, say_aside
 
 ROUTINGS = ("point-to-point", "aware", "naive")
 _MOST_COUNTED_RANKS, _MOST_COUNTED_ENTRIES = 512, 20_000_000
@@ -185,7 +185,7 @@ def run_file(path: Path, row_bytes: int, cost: CostSettings) -> None:
         _refuse_plan_of_fit(path)
         raise
     found = simulate(plan, row_bytes=row_bytes, alpha=cost.alpha, beta=cost.beta, name=path.name)
-    say(json.dumps(found.to_dict()) if cost.json else repr(found))
+    answer(json.dumps(found.to_dict()) if cost.json else repr(found))
     if cost.plot is not None:
         _draw("traffic", plan, cost)
 
@@ -310,13 +310,15 @@ def _tell(title: str, jobs: list[Job], cost: CostSettings) -> None:
     lines = [job() for _, _, job in tracked(jobs, "counting", not cost.json)]
     if cost.json:
         costs = {"alpha": cost.alpha, "beta": cost.beta}
-        say(json.dumps({"title": title, **costs, "lines": [line._asdict() for line in lines]}))
+        answer(json.dumps({"title": title, **costs, "lines": [line._asdict() for line in lines]}))
     else:
-        say(f"{title}; α {cost.alpha:g} s a message, β {cost.beta:g} s a byte")
+        answer(f"{title}; α {cost.alpha:g} s a message, β {cost.beta:g} s a byte")
         for row in table(lines):
-            say(row)
+            answer(row)
         if any(line.seconds_without_lock_step is None for line in lines):
-            say("expected, by the closed form for entries spread evenly; --how counted merges some")
+            answer(
+                "expected, by the closed form for entries spread evenly; --how counted merges some"
+            )
     if cost.plot is not None:
         _draw("simulated", lines, cost)
 

@@ -21,7 +21,7 @@ from daskpart.errors import InputError, ReadError
 
 from .files import place_for, text_file
 from .inputs import read_table
-from .terminal import say, say_aside
+from .terminal import answer, say, say_aside
 
 _KINDS = ("MatrixFactorization", "ImplicitFactorization")
 _OF_KNOWN = "the bias of the one that is known"
@@ -156,9 +156,9 @@ def _check_name(out: Path | None) -> None:
 
 def _give(table: pd.DataFrame, out: Path | None) -> None:
     if out is None:
-        say(table.head(_SHOWN).to_string(index=False))
+        answer(table.head(_SHOWN).to_string(index=False))
         if len(table) > _SHOWN:
-            say(f"… {len(table) - _SHOWN:,} more lines; --output FILE writes all")
+            answer(f"… {len(table) - _SHOWN:,} more lines; --output FILE writes all")
         return
     if out.suffix == ".parquet":
         with needs_pyarrow("writing parquet"), replacing(place_for(out)) as file:
