@@ -185,7 +185,7 @@ def test_names_that_look_like_numbers(tmp_path, capsys, run_cli):
     assert run_cli("predict", tmp_path / "run", pairs, "--output", out) == 0
     assert "1 of 5 pairs have a user" in capsys.readouterr().err
     model = daskpart.MatrixFactorization.load(tmp_path / "run" / "model")
-    expected = model.predict([("2", "034"), ("3", "1e3"), ("4", "NA"), ("6", "34")])
+    expected = model.predict([(2, "034"), (3, "1e3"), (4, "NA"), (6, "34")])
     found = pd.read_csv(out, dtype=str, keep_default_na=False)
     assert found["item"].tolist() == ["034", "1e3", "NA", "34", "034"]
     assert found["predicted"].astype(float)[:4].tolist() == pytest.approx(expected.tolist())
