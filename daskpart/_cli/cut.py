@@ -22,12 +22,12 @@ from daskpart.partitioners.metis import has_stars
 from daskpart.partitions import Partition
 from daskpart.writers import write_parts
 
-from .files import place_for, text_file
+from .files import place_for, say_files, text_file
 from .inputs import in_words, load_any, load_parts
 from .options import refuse
 from .page import write_json, write_page
 from .pictures import Album
-from .terminal import say, say_files
+from .terminal import say
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def run(settings: CutSettings, parts_typed: bool = False) -> None:
     for sentence in sentences(cut):
         say(sentence)
     settings.out.mkdir(parents=True, exist_ok=True)
-    say_files(_write(cut, model, settings, words))
+    say_files(_write(cut, model, settings, words), settings.out)
 
 
 def check_objective(method: str, model: DataModel) -> None:

@@ -29,7 +29,7 @@ from daskpart._floor.tables import fixed
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
-from .files import text_file
+from .files import say_files, text_file
 from .options import COUNT, Place, choice, is_typed, of_estimator, output, pictures
 from .terminal import (
     INTERRUPTED,
@@ -38,7 +38,6 @@ from .terminal import (
     imports_uncollected,
     one_ctrl_c_at_a_time,
     say,
-    say_files,
     words_of,
 )
 
@@ -429,7 +428,7 @@ def _fit_and_write(job: _Job, estimator: Any, data: Data, plan: Any) -> int:
     say(f"\n{estimator.comm_report_}\n")
     files = _write(job, fit)
     say("written:")
-    say_files(files)
+    say_files(files, job.out)
     return exit_code
 
 

@@ -22,10 +22,10 @@ from daskpart.readers.detection import detect
 from daskpart.readers.streams import location
 
 from .cut import CutSettings
-from .files import place_for, text_file
+from .files import place_for, say_files, text_file
 from .page import write_json, write_page
 from .pictures import Album
-from .terminal import say, say_files
+from .terminal import say
 
 UNUSED = ("model", "objective", "epsilon", "engine", "rho", "start", "refine")
 
@@ -54,7 +54,7 @@ def run(settings: CutSettings, memory_limit: str) -> None:
     for sentence in sentences(result):
         say(sentence)
     settings.out.mkdir(parents=True, exist_ok=True)
-    say_files(_write(result, settings, memory_limit))
+    say_files(_write(result, settings, memory_limit), settings.out)
 
 
 def sentences(result: ParsaResult) -> list[str]:

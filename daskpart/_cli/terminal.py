@@ -17,7 +17,6 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
@@ -137,13 +136,6 @@ def say_aside(words: str) -> None:
     """Print one line beside the results, on standard error, if anybody reads it."""
     with contextlib.suppress(OSError):
         click.echo(f"note: {words}", err=True)
-
-
-def say_files(files: list[tuple[Path, str]]) -> None:
-    """Say what was written: a line a file, with what it is."""
-    width = max(len(str(path)) for path, _ in files)
-    for path, words in files:
-        say(f"  {path!s:{width}}  {words}")
 
 
 def words_of(error: Exception) -> str:

@@ -284,6 +284,22 @@ def test_values_that_are_all_alike_are_told(tmp_path, capsys, run_cli):
     assert "note: all values are 1" in capsys.readouterr().out
 
 
+def test_results_of_another_run_are_told_and_stay(tmp_path, rating_file, capsys, run_cli):
+    (tmp_path / "thesis.csv").write_text("years of work")
+    given = ("--no-plots", "--out", tmp_path)
+    fit = ("fit", "mf", rating_file, *SMALL_FIT, *given)
+    assert run_cli(*fit, "--model-format", "zarr") == 0
+    (tmp_path / "component_3.png").write_bytes(b"")
+    assert "which this run did not write" not in capsys.readouterr().err
+    assert run_cli("partition", rating_file, "--method", "block", *given) == 0
+    left = "component_3.png, factors.zarr, history.csv, model, which this run did not write"
+    assert left in capsys.readouterr().err
+    assert run_cli(*fit) == 0
+    left = "also has assignment.csv, component_3.png, factors.zarr, which this run did not write"
+    assert left in capsys.readouterr().err
+    assert {"factors.zarr", "component_3.png", "thesis.csv"} <= {*os.listdir(tmp_path)}
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [("model", "is no saved model"), ("factors.zarr", "is not what daskpart writes there")],
