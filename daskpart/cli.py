@@ -9,7 +9,7 @@
     mpiexec -n 6 daskpart fit mf RATINGS --ranks 4 --cluster mpi --out DIR
 
 Exit code 0: done; 1: the run failed; 2: what was asked or given cannot be used; 130: Ctrl-C, and
-143: SIGTERM, after the last whole epoch was written.
+143: SIGTERM, 129: SIGHUP, after the last whole epoch was written.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ from ._cli.fit import MODELS, FitCommand
 from ._cli.mpi import dismiss, joins, serve
 from ._cli.terminal import (
     INTERRUPTED,
-    TERMINATED,
     MpiPlace,
     errors_as_one_line,
     imports_uncollected,
     let_output_lack_letters,
     say,
-    sigterm_as_ctrl_c,
     silence_unless_speaking,
+    stops_as_ctrl_c,
     warnings_as_lines,
 )
 
@@ -418,9 +417,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _run(arguments: list[str] | None, place: MpiPlace) -> int:
     """Run the command here; gives its exit code."""
-    with sigterm_as_ctrl_c() as received:
+    with stops_as_ctrl_c() as received:
         code = _exit_code(arguments, place)
-    return TERMINATED if received and code == INTERRUPTED else code
+    return 128 + received[0] if received and code == INTERRUPTED else code
 
 
 def _exit_code(arguments: list[str] | None, place: MpiPlace) -> int:

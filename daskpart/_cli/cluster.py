@@ -26,7 +26,7 @@ import click
 from daskpart.errors import InputError
 
 from .mpi import ANY_PORT, begin, stops_held_back
-from .terminal import MpiPlace, OneLineError, say
+from .terminal import STOPS, MpiPlace, OneLineError, say
 
 KINDS = ("none", "threads", "processes", "mpi")
 _TRANSPORTS = {"none": "local", "threads": "dask", "processes": "dask"}
@@ -155,11 +155,11 @@ def _configure_dask() -> None:
 
 @contextlib.contextmanager
 def _stops_ignored() -> Iterator[None]:
-    """Processes started here ignore Ctrl-C and SIGTERM, which the whole group is sent.
+    """Processes started here ignore Ctrl-C, SIGTERM and SIGHUP, which the whole group is sent.
 
     Terminals and batch systems do so, and workers are needed to keep what was learnt.
     """
-    stops = (signal.SIGINT, signal.SIGTERM)
+    stops = (signal.SIGINT, *STOPS)
     usual = [signal.signal(stop, signal.SIG_IGN) for stop in stops]
     try:
         yield

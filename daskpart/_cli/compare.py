@@ -12,10 +12,11 @@ from daskpart.data_models import build
 from daskpart.partitioners.comparison import Comparison, compare_partitions
 
 from .cut import CutSettings
+from .files import say_files, text_file
 from .inputs import in_words, load_any
 from .page import write_page
 from .pictures import Album
-from .terminal import say, say_files
+from .terminal import say
 
 WORDS = {
     "connectivity": "Σ (λ − 1): rows that an expand sends; λ: number of parts that share one",
@@ -44,14 +45,14 @@ def run(settings: CutSettings) -> None:
     say(repr(comparison))
     say("\n".join(f"  {name}: {WORDS[name]}" for name in comparison.metrics))
     settings.out.mkdir(parents=True, exist_ok=True)
-    say_files(_write(comparison, settings, words))
+    say_files(_write(comparison, settings, words), settings.out)
 
 
 def _write(comparison: Comparison, settings: CutSettings, words: str) -> list[tuple[Path, str]]:
     heads = ["method", *comparison.metrics]
     lines = [[name, *row.values()] for name, row in comparison.values.items()]
     table = settings.out / "comparison.csv"
-    with table.open("w", newline="", encoding="utf-8") as file:
+    with text_file(table) as file:
         csv.writer(file).writerows([heads, *lines])
     album = Album(settings.out, settings.plots)
     if album.draws:

@@ -9,8 +9,9 @@ from daskpart.data_models import build
 from daskpart.errors import InputError
 from daskpart.layouts import write_layout
 
+from .files import place_for
 from .inputs import in_words, load_any, load_graph_matrix, load_parts
-from .terminal import place_for, say
+from .terminal import say
 
 
 def run(

@@ -111,7 +111,8 @@ class _CP(Model):
                 "components": len(weights),
                 **_held_out(fit),
                 "messages_of_a_rank": report.messages_max,
-                "rows_moved_an_iteration": report.volume,
+                # with what rides along, as the rows that are counted
+                "rows_moved_an_iteration": int(fit.plan.expected().rows.sum()),
             },
             "drawn": [(component, float(weights[component])) for component in _order(fit)[:_DRAWN]],
             "components": _components(fit),

@@ -22,11 +22,12 @@ from daskpart.partitioners.metis import has_stars
 from daskpart.partitions import Partition
 from daskpart.writers import write_parts
 
+from .files import place_for, say_files, text_file
 from .inputs import in_words, load_any, load_parts
 from .options import refuse
 from .page import write_json, write_page
 from .pictures import Album
-from .terminal import place_for, say, say_files
+from .terminal import say
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ def run(settings: CutSettings, parts_typed: bool = False) -> None:
     for sentence in sentences(cut):
         say(sentence)
     settings.out.mkdir(parents=True, exist_ok=True)
-    say_files(_write(cut, model, settings, words))
+    say_files(_write(cut, model, settings, words), settings.out)
 
 
 def check_objective(method: str, model: DataModel) -> None:
@@ -284,7 +285,7 @@ def _write_assignment(cut: Cut, path: Path) -> None:
         labels = cut.matrix.column_labels if of_columns else cut.matrix.row_labels
     assignment = cut.partition.assignment.tolist()
     names = range(len(assignment)) if labels is None else labels.tolist()
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with text_file(path) as file:
         writer = csv.writer(file)
         writer.writerow([cut.names[0], "part"])
         writer.writerows(zip(names, assignment, strict=True))

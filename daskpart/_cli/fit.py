@@ -1,7 +1,7 @@
 """`daskpart fit MODEL`: read, plan, say what it will cost, fit, judge, write.
 
     data ── plan ── fit ── told, model, history, metrics, pictures, report
-                     │ Ctrl-C, SIGTERM
+                     │ Ctrl-C, SIGTERM, SIGHUP
                      └─ a whole step is written all the same
 
 One driver for every model: the options are those of its estimator, and what else the command has
@@ -29,6 +29,7 @@ from daskpart._floor.tables import fixed
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
+from .files import say_files, text_file
 from .options import COUNT, Place, choice, is_typed, of_estimator, output, pictures
 from .terminal import (
     INTERRUPTED,
@@ -37,8 +38,6 @@ from .terminal import (
     imports_uncollected,
     one_ctrl_c_at_a_time,
     say,
-    say_anyway,
-    say_files,
     words_of,
 )
 
@@ -371,11 +370,15 @@ def _check_output(job: _Job) -> None:
         checked_suffix(job.plan)
     if job.model_format == "zarr" and find_spec("zarr") is None:
         raise InputError("--model-format zarr needs: pip install 'daskpart[io]'")
-    model = job.out / "model"
-    if model.exists() and not (model / "model.json").is_file():
-        raise InputError(
-            f"{model} is there and is no saved model, and would be replaced: give another --out"
-        )
+    folders = [("model", "model.json", "no saved model")]
+    if job.model_format == "zarr":
+        folders.append(("factors.zarr", "header/zarr.json", "not what daskpart writes there"))
+    for name, sign, words in folders:
+        folder = job.out / name
+        if folder.exists() and not (folder / sign).is_file():
+            raise InputError(
+                f"{folder} is there and is {words}, and would be replaced: give another --out"
+            )
 
 
 def _plan(job: _Job, estimator: Any, client: Any) -> tuple[Data, Any]:
@@ -419,13 +422,13 @@ def _fit_and_write(job: _Job, estimator: Any, data: Data, plan: Any) -> int:
     times = steps.whole(), steps.dropped
     fit = Fit(estimator, data, plan, ended, seconds, compiling, *times)
     fit.judgement = job.model.judge(fit)
-    say_anyway(f"\n{ended} after {counted(estimator.n_iter_, fit.step)}, {fit.duration}")
+    say(f"\n{ended} after {counted(estimator.n_iter_, fit.step)}, {fit.duration}")
     for line in [*fit.best, *job.model.told(fit)]:
-        say_anyway(line)
-    say_anyway(f"\n{estimator.comm_report_}\n")
+        say(line)
+    say(f"\n{estimator.comm_report_}\n")
     files = _write(job, fit)
-    say_anyway("written:")
-    say_files(files)
+    say("written:")
+    say_files(files, job.out)
     return exit_code
 
 
@@ -454,12 +457,12 @@ def _ended(estimator: Any, data: Data, plan: Any) -> tuple[str, int]:
     try:
         estimator.fit(data.X, plan=plan, **data.more)
     except KeyboardInterrupt:
-        say_anyway("\ninterrupted: keeping the last whole step …")
+        say("\ninterrupted: keeping the last whole step …")
         return "interrupted", INTERRUPTED
     except (DaskpartError, OSError) as error:  # lost workers, a disk that is full, a path in use
         if estimator.__dict__.get("state_") is None:
             raise
-        say_anyway(f"\n{words_of(error)}")
+        say(f"\n{words_of(error)}")
         return "diverged" if isinstance(error, DivergenceError) else "failed", 1
     return "done" if estimator.n_iter_ >= estimator.max_iter else "stopped early", 0
 
@@ -485,7 +488,8 @@ def _write(job: _Job, fit: Fit) -> list[tuple[Path, str]]:
         files.append((out / "partition.npz", words))
     tables = {"history.csv": (model.history_, f"one line per {fit.step}"), **job.model.tables(fit)}
     for name, (table, words) in tables.items():
-        table.to_csv(out / name, index=False)
+        with text_file(out / name) as file:
+            table.to_csv(file, index=False)
         files.append((out / name, words))
     metrics = {
         **fit.judgement,

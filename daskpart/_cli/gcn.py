@@ -19,7 +19,16 @@ from daskpart.readers.streams import location
 
 from .classes import draw_confusion, judged, most_frequent
 from .fit import Data, Fit, Model
-from .inputs import BUILT_IN, GRAPHS, as_numbers, is_table, lines_of, load_graph, read_table
+from .inputs import (
+    BUILT_IN,
+    GRAPHS,
+    as_numbers,
+    cells_of,
+    is_table,
+    lines_of,
+    load_graph,
+    read_table,
+)
 from .options import SHARE, format_of, number, refuse
 
 _LABEL_NAMES = {"label", "labels", "class", "classes", "category", "y", "target"}
@@ -91,6 +100,11 @@ class _GCN(Model):
         known = np.flatnonzero((y != -1) & ~pd.isna(y) & (y.astype(str) != "-1"))
         random = np.random.default_rng(np.random.SeedSequence(given["random_state"] or 0))
         test = np.sort(known[random.random(known.size) < given["test_fraction"]])
+        if test.size == known.size > 0:
+            raise InputError(
+                f"--test-fraction {given['test_fraction']:g} holds out all {known.size:,} labelled "
+                "vertices, and leaves none to train on: give a smaller one"
+            )
         shown = y.astype(object)
         shown.iloc[test] = None
         n_features = "no" if X is None else f"{X.shape[1]:,}"
@@ -231,12 +245,11 @@ def _labels(path: str, vertices: pd.Index) -> pd.Series:
             "label"
         )
     try:
-        table = pd.read_csv(
+        table = cells_of(  # as text: a vertex or a class may be called NA
             io.StringIO("\n".join(lines)),
+            path,
             sep=mark or r"\s+",
             header=0 if _is_header(head, lines[1:], mark, vertices) else None,
-            dtype=str,
-            keep_default_na=False,  # a vertex or a class may be called NA
             skipinitialspace=True,
         ).fillna("")
     except pd.errors.ParserError as error:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from daskpart._floor.checks import needs_pyarrow
-from daskpart._floor.words import plural
+from daskpart._floor.words import counted, plural
 from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix, number_column
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.containers.tensor import columns_of as columns_of_frame
@@ -254,7 +254,7 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
             kept: Any = {"dtype_backend": "numpy_nullable"} if as_written else {}
             with needs_pyarrow("reading parquet"):
                 return pd.read_parquet(path, **kept)
-        table = pd.read_csv(path, sep=_separator(path), dtype=str, keep_default_na=False)
+        table = cells_of(path, source, sep=_separator(path))
         return table if as_written else table.apply(as_numbers)
     except FileNotFoundError:
         raise InputError(f"{source}: no such file") from None
@@ -263,7 +263,28 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
     except pd.errors.EmptyDataError:
         raise InputError(f"{source}: the file is empty") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{source}: cannot be read as a table ({error})") from None
+        raise InputError(f"{source}: cannot be read as a table ({str(error).strip()})") from None
+
+
+def cells_of(content: Any, source: str | Path, **how: Any) -> pd.DataFrame:
+    """The cells of a CSV file as text; `how` are further arguments of `pandas.read_csv`.
+
+    Raises
+    ------
+    InputError
+        Where the first line has more cells than its header; pandas says so of a later line.
+    """
+    import pandas as pd
+
+    table = pd.read_csv(content, dtype=str, keep_default_na=False, **how)
+    n_cells, n_columns = table.index.nlevels + table.shape[1], table.shape[1]
+    if len(table) and not isinstance(table.index, pd.RangeIndex):  # it took the first for labels
+        raise InputError(
+            f"{source}, first line below the header: expected {counted(n_columns, 'cell')} as in "
+            f"the header, found {n_cells}; give each column a name, and end no line with a "
+            "separator"
+        )
+    return table
 
 
 def _separator(path: str) -> str:

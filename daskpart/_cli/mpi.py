@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from time import sleep
 
-from .terminal import MpiPlace
+from .terminal import STOPS, MpiPlace
 
 _BEGIN = -1
-_STOPS = (signal.SIGINT, signal.SIGTERM)
+_STOPS = (signal.SIGINT, *STOPS)
 _PAUSE_SECONDS = 5e-3
 ANY_PORT = ":0"  # without a dashboard too the scheduler serves its state, else on port 8787
 
@@ -62,7 +62,7 @@ def dismiss(exit_code: int, place: MpiPlace) -> None:
 
 @contextmanager
 def stops_held_back() -> Iterator[None]:
-    """Ctrl-C and SIGTERM come when the block is over: other processes wait for this one in it."""
+    """Ctrl-C and the like come when the block is over: other processes wait for this one in it."""
     came: list[int] = []
     usual = [signal.signal(stop, lambda number, frame: came.append(number)) for stop in _STOPS]
     try:

@@ -152,7 +152,9 @@ class Place(click.Path):
         super().__init__(**rules, path_type=Path)
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The path, checked."""
+        """The path, checked; "" is refused, which would be the current folder."""
+        if value == "":
+            self.fail("the path is empty: give a name, or . for the current folder", param, ctx)
         return super().convert(Path(value).expanduser(), param, ctx)
 
 

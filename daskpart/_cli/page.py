@@ -24,6 +24,7 @@ from markupsafe import Markup, escape
 
 from daskpart._floor.words import counted
 
+from .files import text_file
 from .pictures import Album, Picture
 
 _PACKAGES = ("daskpart", "numpy", "scipy", "numba", "dask", "distributed", "sparse", "scikit-learn")
@@ -43,7 +44,8 @@ def write_page(path: Path, template: str, album: Album, **content: Any) -> Path:
         What the template names; all of them ``title``, ``lead`` and ``numbers``.
     """
     page = render(template, album.pictures, **content)
-    path.write_text(page, encoding="utf-8", errors="replace")  # of a name that is no UTF-8
+    with text_file(path, errors="replace") as file:  # of a name that is no UTF-8
+        file.write(page)
     return path
 
 
@@ -149,7 +151,8 @@ def is_number(value: Any) -> bool:
 def write_json(path: Path, content: dict[str, Any]) -> Path:
     """Write numbers, text, paths and numpy values as JSON, indented; null where none is finite."""
     text = json.dumps(_strict(content), indent=2, default=readable, allow_nan=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    with text_file(path) as file:
+        file.write(text + "\n")
     return path
 
 

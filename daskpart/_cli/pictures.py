@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import re
 import threading
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -12,7 +15,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from .terminal import say
+from daskpart._floor.atomic import replacing
+
+from .terminal import say, say_aside
 
 _DPI = 144
 
@@ -65,6 +70,7 @@ class Album:
             say("note: no pictures without matplotlib: pip install 'daskpart[plot]'")
         self.draws = wanted and can_draw
         self.pictures: dict[str, Picture] = {}
+        self._lacks_letters = False
 
     def draw(
         self,
@@ -91,10 +97,28 @@ class Album:
             drawing(ax=place)
         for place in places[len(drawings) :]:
             place.remove()
-        _lay_out(figure)
         path = self.folder / f"{name}.png"
-        figure.savefig(path)
+        with self._missing_letters_noted(), replacing(path) as file:
+            _lay_out(figure)
+            figure.savefig(file, format="png")
         self.pictures[name] = Picture(path, alt, caption, round(100 * size[0]))
+
+    @contextmanager
+    def _missing_letters_noted(self) -> Iterator[None]:
+        """One note for all letters that no font has; matplotlib warns of each, in each picture."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+        for each in caught:
+            found = re.match(r"Glyph (\d+) .* missing from", str(each.message))
+            if found is None:
+                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+            elif not self._lacks_letters:
+                self._lacks_letters = True
+                say_aside(
+                    f"pictures lack letters, such as {chr(int(found[1]))!r}, that the fonts of "
+                    "matplotlib do not have: name one that has them as font.family in matplotlibrc"
+                )
 
     def draw_training(
         self, chart: Callable[..., Any], history: Any, what: str, caption: str

@@ -22,9 +22,10 @@ from daskpart.readers.detection import detect
 from daskpart.readers.streams import location
 
 from .cut import CutSettings
+from .files import place_for, say_files, text_file
 from .page import write_json, write_page
 from .pictures import Album
-from .terminal import place_for, say, say_files
+from .terminal import say
 
 UNUSED = ("model", "objective", "epsilon", "engine", "rho", "start", "refine")
 
@@ -53,7 +54,7 @@ def run(settings: CutSettings, memory_limit: str) -> None:
     for sentence in sentences(result):
         say(sentence)
     settings.out.mkdir(parents=True, exist_ok=True)
-    say_files(_write(result, settings, memory_limit))
+    say_files(_write(result, settings, memory_limit), settings.out)
 
 
 def sentences(result: ParsaResult) -> list[str]:
@@ -136,7 +137,7 @@ def _draw(album: Album, result: ParsaResult) -> None:
 
 
 def _write_table(path: Path, what: str, parts: np.ndarray) -> Path:
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with text_file(path) as file:
         writer = csv.writer(file)
         writer.writerow([what, "part"])
         writer.writerows(enumerate(parts.tolist()))

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import daskpart
+from daskpart._floor.atomic import replacing
 from daskpart._floor.progress import tracked
 from daskpart._floor.tables import fixed, text_lines
 from daskpart.collectives import (
@@ -38,11 +39,12 @@ from daskpart.collectives.simulator import DENSE_ALGORITHMS
 from daskpart.collectives.sparse_steps import ALGORITHMS
 from daskpart.connectivity import Connectivity
 from daskpart.data_models import build, rebuild
-from daskpart.errors import InputError
+from daskpart.errors import InputError, ReadError
 
 from .cut import check_objective
+from .files import place_for
 from .inputs import load_any, load_parts
-from .terminal import place_for, say, say_aside
+from .terminal import answer, say, say_aside
 
 ROUTINGS = ("point-to-point", "aware", "naive")
 _MOST_COUNTED_RANKS, _MOST_COUNTED_ENTRIES = 512, 20_000_000
@@ -177,11 +179,30 @@ def run_sparse_allreduce(
 
 def run_file(path: Path, row_bytes: int, cost: CostSettings) -> None:
     """`simulate plan`."""
-    plan = load_plan(path)
+    try:
+        plan = load_plan(path)
+    except ReadError:
+        _refuse_plan_of_fit(path)
+        raise
     found = simulate(plan, row_bytes=row_bytes, alpha=cost.alpha, beta=cost.beta, name=path.name)
-    say(json.dumps(found.to_dict()) if cost.json else repr(found))
+    answer(json.dumps(found.to_dict()) if cost.json else repr(found))
     if cost.plot is not None:
         _draw("traffic", plan, cost)
+
+
+def _refuse_plan_of_fit(path: Path) -> None:
+    """Say so where it is one: it holds the cut, and no messages."""
+    from daskpart.models.base.plan import SavedPlan
+
+    try:
+        SavedPlan.load(path)
+    except InputError:
+        return
+    raise InputError(
+        f"{path} is the plan of a fit: it holds the cut, and messages follow from the data. "
+        f"'daskpart fit MODEL DATA --plan {path}' says what they cost; 'daskpart simulate expand "
+        "DATA' cuts data, and counts messages"
+    )
 
 
 # -- jobs ---
@@ -289,13 +310,15 @@ def _tell(title: str, jobs: list[Job], cost: CostSettings) -> None:
     lines = [job() for _, _, job in tracked(jobs, "counting", not cost.json)]
     if cost.json:
         costs = {"alpha": cost.alpha, "beta": cost.beta}
-        say(json.dumps({"title": title, **costs, "lines": [line._asdict() for line in lines]}))
+        answer(json.dumps({"title": title, **costs, "lines": [line._asdict() for line in lines]}))
     else:
-        say(f"{title}; α {cost.alpha:g} s a message, β {cost.beta:g} s a byte")
+        answer(f"{title}; α {cost.alpha:g} s a message, β {cost.beta:g} s a byte")
         for row in table(lines):
-            say(row)
+            answer(row)
         if any(line.seconds_without_lock_step is None for line in lines):
-            say("expected, by the closed form for entries spread evenly; --how counted merges some")
+            answer(
+                "expected, by the closed form for entries spread evenly; --how counted merges some"
+            )
     if cost.plot is not None:
         _draw("simulated", lines, cost)
 
@@ -336,7 +359,8 @@ def _draw(name: str, what: Any, cost: CostSettings) -> None:
     getattr(plots, name)(what, ax=figure.subplots())
     assert cost.plot is not None
     try:
-        figure.savefig(place_for(cost.plot), dpi=144)
+        with replacing(place_for(cost.plot)) as file:
+            figure.savefig(file, dpi=144, format=cost.plot.suffix[1:] or "png")
     except ValueError as error:  # of a name that tells no kind of picture
         raise InputError(f"--plot {cost.plot}: {error}") from error
     if not cost.json:

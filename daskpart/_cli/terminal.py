@@ -1,12 +1,13 @@
 """What a person at a terminal sees: plain lines, one clean line for an error.
 
 exit code 0 done · 1 the run failed · 2 what was asked or given cannot be used · 130 Ctrl-C ·
-143 SIGTERM
+143 SIGTERM · 129 SIGHUP
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import io
 import os
@@ -16,7 +17,6 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
@@ -25,7 +25,10 @@ from daskpart._floor.mpi_variables import RANK_AND_SIZE
 from daskpart.errors import DaskpartError, DaskpartWarning, InputError
 
 INTERRUPTED = 130
-TERMINATED = 128 + signal.SIGTERM
+STOPS = tuple(  # sent before a kill, and as a terminal closes
+    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no fault of what was given
 
 
 @contextlib.contextmanager
@@ -52,11 +55,12 @@ def one_ctrl_c_at_a_time(pause: float = 2.0) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def sigterm_as_ctrl_c() -> Iterator[list[int]]:
-    """Answer SIGTERM, which batch systems send before they kill, as Ctrl-C; gives those that came.
+def stops_as_ctrl_c() -> Iterator[list[int]]:
+    """Answer SIGTERM and SIGHUP as Ctrl-C; gives those that came.
 
-    Python's own answer is to end at once, and with it goes what was learnt since the last
-    checkpoint.
+    Batch systems send the first before they kill, terminals the second as they close. Python's own
+    answer is to end at once, and with it goes what was learnt since the last checkpoint. One that
+    is ignored, as SIGHUP under `nohup`, stays so.
     """
     received: list[int] = []
 
@@ -65,11 +69,13 @@ def sigterm_as_ctrl_c() -> Iterator[list[int]]:
         answer = signal.getsignal(signal.SIGINT)  # ignored where a shell began us in the background
         (answer if callable(answer) else signal.default_int_handler)(signal.SIGINT, frame)
 
-    usual = signal.signal(signal.SIGTERM, interrupt)
+    answered = [stop for stop in STOPS if signal.getsignal(stop) is not signal.SIG_IGN]
+    usual = [signal.signal(stop, interrupt) for stop in answered]
     try:
         yield received
     finally:
-        signal.signal(signal.SIGTERM, usual)
+        for stop, handler in zip(answered, usual, strict=True):
+            signal.signal(stop, handler)
 
 
 @dataclass(frozen=True)
@@ -104,15 +110,19 @@ def let_output_lack_letters() -> None:
         sys.stdout.reconfigure(errors="replace")
 
 
-def say(words: str = "") -> None:
-    """Print one line on standard output, at once."""
+def answer(words: str) -> None:
+    """Print what was asked for, at once: without who reads it there is no use in going on."""
     click.echo(words)
 
 
-def say_anyway(words: str = "") -> None:
-    """`say`, where what was learnt would be lost with who listens: Ctrl-C ends `| tee log` too."""
+def say(words: str = "") -> None:
+    """Print one line on standard output, at once.
+
+    Where nobody reads it any more the work goes on: what is written to files would be lost with who
+    listens, as `| head` stops to, and Ctrl-C ends `| tee log` too.
+    """
     try:
-        say(words)
+        click.echo(words)
     except OSError:
         _drop_output()
 
@@ -123,21 +133,9 @@ def _drop_output() -> None:
 
 
 def say_aside(words: str) -> None:
-    """Print one line beside the results, on standard error."""
-    click.echo(f"note: {words}", err=True)
-
-
-def place_for(path: Path) -> Path:
-    """The path that a file is written to, its folder made if it is absent."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
-
-
-def say_files(files: list[tuple[Path, str]]) -> None:
-    """Say what was written: a line a file, with what it is."""
-    width = max(len(str(path)) for path, _ in files)
-    for path, words in files:
-        say(f"  {path!s:{width}}  {words}")
+    """Print one line beside the results, on standard error, if anybody reads it."""
+    with contextlib.suppress(OSError):
+        click.echo(f"note: {words}", err=True)
 
 
 def words_of(error: Exception) -> str:
@@ -173,7 +171,8 @@ def errors_as_one_line() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise OneLineError(str(error), 2) from error
+        is_full = isinstance(error.__cause__, OSError) and error.__cause__.errno in _FULL
+        raise OneLineError(str(error), 1 if is_full else 2) from error
     except (DaskpartError, ImportError) as error:
         if isinstance(error, ImportError) and "pip install" not in str(error):
             raise
@@ -196,7 +195,7 @@ def warnings_as_lines() -> Iterator[None]:
 
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
         if issubclass(category, DaskpartWarning):
-            click.echo(f"note: {message}", err=True)
+            say_aside(str(message))
         else:
             usual(message, category, *rest)
 

@@ -19,8 +19,9 @@ from daskpart._floor.atomic import replacing
 from daskpart._floor.checks import needs_pyarrow
 from daskpart.errors import InputError, ReadError
 
+from .files import place_for, text_file
 from .inputs import read_table
-from .terminal import place_for, say, say_aside
+from .terminal import answer, say, say_aside
 
 _KINDS = ("MatrixFactorization", "ImplicitFactorization")
 _OF_KNOWN = "the bias of the one that is known"
@@ -155,15 +156,16 @@ def _check_name(out: Path | None) -> None:
 
 def _give(table: pd.DataFrame, out: Path | None) -> None:
     if out is None:
-        say(table.head(_SHOWN).to_string(index=False))
+        answer(table.head(_SHOWN).to_string(index=False))
         if len(table) > _SHOWN:
-            say(f"… {len(table) - _SHOWN:,} more lines; --output FILE writes all")
+            answer(f"… {len(table) - _SHOWN:,} more lines; --output FILE writes all")
         return
     if out.suffix == ".parquet":
-        with needs_pyarrow("writing parquet"):
-            table.to_parquet(place_for(out), index=False)
+        with needs_pyarrow("writing parquet"), replacing(place_for(out)) as file:
+            table.to_parquet(file, index=False)
     else:
-        table.to_csv(place_for(out), index=False)
+        with text_file(out) as text:
+            table.to_csv(text, index=False)
     say(f"  {out}  {len(table):,} lines")
 
 

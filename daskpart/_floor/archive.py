@@ -30,7 +30,7 @@ import numpy as np
 
 from daskpart.errors import InputError, ReadError
 
-from .atomic import partial_of, remove, remove_left_behind
+from .atomic import kept_words, partial_of, remove, remove_left_behind
 from .checks import path_text
 
 SUFFIXES = (".npz", ".zarr")
@@ -227,10 +227,9 @@ def _refusal(target: Path, n_bytes: int, error: OSError) -> str:
         error = error.__cause__
     folder = next(parent for parent in target.absolute().parents if parent.exists())
     free = shutil.disk_usage(folder).free
-    kept = "what was there before is untouched" if target.exists() else "nothing was left there"
     return (
         f"{target} was not written: {error.strerror or error}. It needs {n_bytes / 1e6:,.1f} MB, "
-        f"{free / 1e6:,.1f} MB are free in {folder}; {kept}."
+        f"{free / 1e6:,.1f} MB are free in {folder}; {kept_words(target)}."
     )
 
 

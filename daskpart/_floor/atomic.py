@@ -7,6 +7,7 @@ replacing("cut.npz")    .cut.npz.….partial  ── written, closed ──▶  
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -49,15 +50,22 @@ def replacing(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
     path : str or path-like
         What is there stays as it was until then, and after an error. A link is followed.
 
+    Raises
+    ------
+    OSError
+        When the disk refuses; it names `path`, and says what is there now.
+
     Notes
     -----
     The file is made in the folder of `path`, as only there it can take its place in one step.
     """
     place = Path(path_text(path)).expanduser().resolve()
     if not place.parent.is_dir():
-        raise FileNotFoundError(f"{place} cannot be written: there is no folder {place.parent}")
+        words = f"{place} cannot be written: there is no folder {place.parent}"
+        raise FileNotFoundError(errno.ENOENT, words)
     if place.is_dir():
-        raise IsADirectoryError(f"{place} cannot be written: it is a folder, give a file")
+        words = f"{place} cannot be written: it is a folder, give a file"
+        raise IsADirectoryError(errno.EISDIR, words)
     remove_left_behind(place)
     beside = partial_of(place)
     try:
@@ -68,9 +76,19 @@ def replacing(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
         if place.exists():
             shutil.copymode(place, beside)
         os.replace(beside, place)
-    except BaseException:
+    except BaseException as error:
         beside.unlink(missing_ok=True)
-        raise
+        if not isinstance(error, OSError) or error.filename not in (None, str(beside)):
+            raise
+        if error.errno is None:
+            raise
+        words = f"{error.strerror}; {kept_words(place)}"
+        raise OSError(error.errno, words, path_text(path)) from error
+
+
+def kept_words(target: Path) -> str:
+    """What a write that failed has left at `target`."""
+    return "what was there before is untouched" if target.exists() else "nothing was left there"
 
 
 def partial_of(target: Path) -> Path:

@@ -288,7 +288,8 @@ class _Clock(event.Listener):
         if not self.told and self.seconds + now - self.begun > _SILENT_SECONDS:
             self.told = True
             if not _is_helper():  # a spawned process knows that after it has imported this
-                print("daskpart: compiling kernels, once on this machine …", file=sys.stderr)
+                with contextlib.suppress(OSError):  # who read it may have gone: no reason to end
+                    print("daskpart: compiling kernels, once on this machine …", file=sys.stderr)
 
     def on_end(self, event: Any) -> None:
         """It has been compiled, or has turned out not to compile."""

@@ -220,7 +220,10 @@ def _checked(
 ) -> Table:  # fmt: skip
     position = position_of(label, names, len(cells), path)
     if len(cells) < 2:
-        raise InputError(f"{path}: there is no column but the label {label!r}")
+        raise InputError(
+            f"{path}: there is no column but the label, only {cells[0]!r}; give features beside "
+            "it, and no line above the header"
+        )
     return Table(len(cells), position, None if names is None else tuple(names), separator, begin)
 
 

@@ -200,20 +200,14 @@ def read_libsvm(
 
 
 def read_numbered_alike(path: str, *tests: str) -> list[Examples]:
-    """Read a training file and test files of its features.
+    """Read a training file and test files with features of the same numbers.
 
-    An index 0 in one makes all 0-based: in a small test file the first feature may not occur.
-
-    Raises
-    ------
-    InputError
-        A test file has features beyond those of the training file.
+    There are as many as the largest index in all of them needs, and an index 0 in one makes all
+    0-based: a small file may lack the last feature, or the first.
     """
     read = [_rows(each, Wanted()) for each in (path, *tests)]
-    wanted = Wanted(zero_based=not min(rows.least for rows in read))
-    first, width = numbering(path, read[0].least, read[0].most, wanted)
-    for test, rows in zip(tests, read[1:], strict=True):
-        numbering(test, rows.least, rows.most, replace(wanted, n_features=width))
+    least, most = min(rows.least for rows in read), max(rows.most for rows in read)
+    first, width = numbering(path, least, most, Wanted())
     return [rows.examples(first, width) for rows in read]
 
 

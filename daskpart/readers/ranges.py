@@ -318,24 +318,20 @@ class ExamplesFile:
 
 
 def numbered_alike(file: ExamplesFile, test: ExamplesFile) -> list[ExamplesFile]:
-    """A file, and another with the same features: an index 0 in one makes both 0-based.
+    """Two files with features of the same numbers, as `read_numbered_alike` gives them.
 
     Raises
     ------
     InputError
-        The other has features beyond those of the first; of tables: other columns.
+        Tables with other columns.
     """
     if file.wanted.table is not None:
         if (file.n_features, file.feature_names) != (test.n_features, test.feature_names):
             raise InputError(f"{test.path}: its columns are not those of {file.path}, in order")
         return [file, test]
-    (least, most), of_test = (
-        (min(block.least for block in each.blocks), max(block.most for block in each.blocks))
-        for each in (file, test)
-    )
-    wanted = Wanted(zero_based=not min(least, of_test[0]))
-    first, width = numbering(file.path, least, most, wanted)
-    numbering(test.path, *of_test, replace(wanted, n_features=width))
+    blocks = [*file.blocks, *test.blocks]
+    least, most = min(block.least for block in blocks), max(block.most for block in blocks)
+    first, width = numbering(file.path, least, most, Wanted())
     return [replace(each, first=first, n_features=width) for each in (file, test)]
 
 

@@ -13,6 +13,7 @@ arguments of `daskpart.partition` as a dict, a `Partition`, or the part of each 
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -189,9 +190,15 @@ class SavedPlan(FitPlan):
         ReadError
             When `path` is absent, damaged, or no plan.
         """
-        arrays, header = read_arrays(path)
+        words = "give what plan.save(path) or 'daskpart fit --plan' wrote"
+        try:
+            arrays, header = read_arrays(path)
+        except ReadError as error:
+            if error.__cause__ is None:  # not there; or of ours, and damaged
+                raise
+            raise ReadError(f"{path} holds no plan of a fit, or is damaged: {words}") from error
         if "plan" not in header:
-            raise ReadError(f"{path} holds no plan: give what plan.save(path) wrote")
+            raise ReadError(f"{path} holds no plan of a fit: {words}")
         cut: Any = arrays.get("assignment")
         if "info" in header:
             cut = Partition(cut, header["n_ranks"], arrays["weights"], header.pop("info"))
@@ -222,7 +229,7 @@ def described(value: Any) -> Any:
 
 
 def check_partitioner(partitioner: Any, known: Sequence[str], n_ranks: int | None) -> None:
-    """Refuse an unknown partitioner, or a partition of another number of parts (InputError)."""
+    """Refuse what is no partitioner, or one of another number of parts (InputError)."""
     if isinstance(partitioner, Partition):
         if n_ranks is not None and partitioner.n_parts != n_ranks:
             raise InputError(
@@ -236,7 +243,17 @@ def check_partitioner(partitioner: Any, known: Sequence[str], n_ranks: int | Non
                 f"{', '.join(map(repr, known))}, or give a dict of the arguments of "
                 "daskpart.partition, a Partition, or an array with the part of each vertex"
             )
-    elif not isinstance(partitioner, Mapping):
+    elif isinstance(partitioner, Mapping):
+        from daskpart.partitioners import partition  # ranks cut nothing
+
+        known = [*inspect.signature(partition).parameters][2:]  # the model gives data and n_parts
+        odd = [name for name in partitioner if name not in known]
+        if odd:
+            raise InputError(
+                f"partitioner has {', '.join(map(repr, odd))}, which daskpart.partition does not "
+                f"take from a model; it takes {', '.join(known)}"
+            )
+    else:
         array = np.asarray(partitioner)
         if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
             raise InputError(

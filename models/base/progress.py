@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -104,7 +105,8 @@ class Lines(Display):
     def update(self, row: dict[str, Any]) -> None:
         """Print the line."""
         if time.monotonic() >= self._visible_from:
-            print(describe(row, self.last_epoch, self.measures), file=self.file, flush=True)
+            with suppress(OSError):  # who read it may have gone: no reason to end
+                print(describe(row, self.last_epoch, self.measures), file=self.file, flush=True)
 
 
 class Bar(Display):

@@ -365,10 +365,10 @@ class CommunicationReport(Printable):
 
     def title(self) -> str:
         """One line that says what this is about."""
-        return (
-            f"Communication: {self.how} over {counted(self.n_ranks, 'rank')}, "
-            f"{counted(self.n_steps, self.unit)} over the {self.transport!r} transport"
-        )
+        words = f"Communication: {self.how} over {counted(self.n_ranks, 'rank')}, "
+        if not self.n_steps:
+            return f"{words}no {self.unit} done"
+        return f"{words}{counted(self.n_steps, self.unit)} over the {self.transport!r} transport"
 
     def rows(self) -> dict[str, str]:
         """Name → value in plain words, in the order shown."""

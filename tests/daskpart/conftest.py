@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,27 @@ def rating_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = zip(matrix.rows + 1, matrix.columns + 1, matrix.values, strict=True)
     path.write_text("".join(f"{i}\t{j}\t{value:.3f}\t0\n" for i, j, value in lines))
     return path
+
+
+@pytest.fixture
+def small_files(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], AbstractContextManager[None]]:
+    """Files inside can be so many bytes long: the disk is full then.
+
+    Modules must be loaded and kernels compiled before: a cache of Python would be cut off, too.
+    """
+    resource = pytest.importorskip("resource", reason="limits are of POSIX")
+
+    @contextmanager
+    def limited(n_bytes: int) -> Iterator[None]:
+        usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+        monkeypatch.setattr(sys, "dont_write_bytecode", True)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, usual[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+
+    return limited
 
 
 @pytest.fixture

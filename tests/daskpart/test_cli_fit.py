@@ -7,6 +7,7 @@ import errno
 import io
 import json
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -123,6 +124,19 @@ def test_a_partitioner_of_arguments_is_what_python_gets(tmp_path, rating_file, r
     assert run_cli("fit", "mf", rating_file, *SMALL_FIT[:-2], *arguments) == 0
     model = daskpart.MatrixFactorization.load(out / "model")
     assert model.partitioner == {"objective": "power", "rho": 3, "epsilon": 0.2}
+
+
+@pytest.mark.parametrize("model", ["mf", "implicit", "cp", "gcn"])
+def test_a_partitioner_of_unknown_arguments_is_refused_before_the_data(model, capsys, run_cli):
+    for given, odd in (
+        ("epsilom=0.1,rho=2", "'epsilom'"),
+        ("n_parts=2,seed=3", "'n_parts', 'seed'"),
+    ):
+        arguments = ("--partitioner", given, "--ranks", 2)
+        assert run_cli("fit", model, "python-source", *arguments) == 2
+        told = capsys.readouterr()
+        assert told.out == "" and f"partitioner has {odd}, which" in told.err
+        assert "it takes objective, method, model, engine, epsilon, random_state" in told.err
 
 
 def test_more_ranks_than_rows_are_refused(tmp_path, rating_file, capsys, run_cli):
@@ -270,13 +284,39 @@ def test_values_that_are_all_alike_are_told(tmp_path, capsys, run_cli):
     assert "note: all values are 1" in capsys.readouterr().out
 
 
-def test_a_folder_that_is_no_model_is_not_replaced(tmp_path, rating_file, capsys, run_cli):
+def test_results_of_another_run_are_told_and_stay(tmp_path, rating_file, capsys, run_cli):
+    (tmp_path / "thesis.csv").write_text("years of work")
+    given = ("--no-plots", "--out", tmp_path)
+    fit = ("fit", "mf", rating_file, *SMALL_FIT, *given)
+    assert run_cli(*fit, "--model-format", "zarr") == 0
+    (tmp_path / "component_3.png").write_bytes(b"")
+    assert "which this run did not write" not in capsys.readouterr().err
+    assert run_cli("partition", rating_file, "--method", "block", *given) == 0
+    left = "component_3.png, factors.zarr, history.csv, model, which this run did not write"
+    assert left in capsys.readouterr().err
+    assert run_cli(*fit) == 0
+    left = "also has assignment.csv, component_3.png, factors.zarr, which this run did not write"
+    assert left in capsys.readouterr().err
+    assert {"factors.zarr", "component_3.png", "thesis.csv"} <= {*os.listdir(tmp_path)}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("model", "is no saved model"), ("factors.zarr", "is not what daskpart writes there")],
+)
+def test_a_folder_that_is_not_of_a_fit_is_not_replaced(
+    tmp_path, rating_file, capsys, run_cli, name, words
+):
     out = tmp_path / "out"
-    (out / "model").mkdir(parents=True)
-    (out / "model" / "thesis.txt").write_text("years of work")
-    assert run_cli("fit", "mf", rating_file, *SMALL_FIT, "--no-plots", "--out", out) == 2
-    assert "is no saved model" in capsys.readouterr().err
-    assert (out / "model" / "thesis.txt").exists()
+    (out / name).mkdir(parents=True)
+    (out / name / "thesis.txt").write_text("years of work")
+    given = ("--no-plots", "--model-format", "zarr", "--out", out)
+    assert run_cli("fit", "mf", rating_file, *SMALL_FIT, *given) == 2
+    assert words in capsys.readouterr().err
+    assert (out / name / "thesis.txt").exists()
+    shutil.rmtree(out)
+    for _ in range(2):  # those of a fit are
+        assert run_cli("fit", "mf", rating_file, *SMALL_FIT, *given) == 0
 
 
 @pytest.mark.parametrize("loss", ["squared", "bpr"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -76,6 +77,11 @@ def test_a_table_of_ones_own(tmp_path, capsys, run_cli):
         ("a;b;n\nx;y;1\nx;z;2,5\n", "expected a number in column 'n', found '2,5'; decimal commas "
          "are not read: write 2.5"),
         ("a;b;n\nx;y;1\nx;z;many\n", "sales.csv: expected a number in column 'n', found 'many'"),
+        ("a,b,n\nx,y,1,5\nx,z,2,6\n", "sales.csv, first line below the header: expected 3 cells "
+         "as in the header, found 4"),
+        ("a,b,n\n1,2,3,\n2,2,3,\n", "expected 3 cells as in the header, found 4"),
+        ("a,b,n\nx,y,1\nx,z,2,6\n", "sales.csv: cannot be read as a table (Error tokenizing data. "
+         "C error: Expected 3 fields in line 3, saw 4)"),
     ],
 )  # fmt: skip
 def test_a_table_without_numbers_is_told_in_words_of_the_file(
@@ -134,6 +140,29 @@ def test_fit_writes_a_model_that_loads(tensor_file, words, tmp_path, capsys, run
     pictures = {path.stem for path in out.glob("*.png")}
     assert pictures == {"training", "traffic", "timeline", *(f"component_{i}" for i in range(3))}
     assert (out / "report.html").read_text().count("data:image/png;base64,") == len(pictures)
+
+
+def test_the_page_counts_one_kind_of_rows(tensor_file, tmp_path, run_cli):
+    """Of an embedded plan rows with norms and Grams ride along, which are counted, too."""
+    given = ("--ranks", 4, "--components", 3, "--max-iter", 2, "--method", "emb")
+    assert run_cli("fit", "cp", tensor_file, *given, "--no-plots", "--out", tmp_path) == 0
+    metrics = metrics_of(tmp_path)
+    n_rows = sum(metrics["communication"]["expected_rows"])
+    assert n_rows > metrics["plan"]["volume"]
+    page = (tmp_path / "report.html").read_text()
+    (tile,) = re.findall(r"<dt>rows moved an iteration</dt>\s*<dd>(.*?)</dd>", page)
+    assert tile == f"{n_rows:,}"
+
+
+def test_letters_that_no_font_has_are_one_note(tensor_file, tmp_path, capsys, run_cli):
+    mpl = pytest.importorskip("matplotlib")
+    words = tmp_path / "words.txt"
+    words.write_text("".join(f"\u5b66\u6821{chr(0x4E00 + i)}\n" for i in range(10)))
+    given = (*SMALL, "--labels", f"mode_2={words}", "--out", tmp_path / "out")
+    with mpl.rc_context({"font.family": "DejaVu Sans"}):
+        assert run_cli("fit", "cp", tensor_file, *given) == 0
+    told = capsys.readouterr().err
+    assert told.count("note: pictures lack letters") == 1 and "Glyph" not in told
 
 
 def test_missing_entries_and_held_out_ones(tmp_path, capsys, run_cli):

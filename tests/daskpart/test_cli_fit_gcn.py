@@ -120,6 +120,12 @@ def test_the_built_in_data_have_names(tmp_path, run_cli):
     assert not first[0].isdigit()
 
 
+def test_some_labels_must_be_left_to_train_on(files, capsys, run_cli):
+    given = ("--labels", files / "y.txt", "--test-fraction", "0.999999")
+    assert run_cli("fit", "gcn", files / "A.mtx", *given, *SMALL) == 2
+    assert "--test-fraction 0.999999 holds out all" in capsys.readouterr().err
+
+
 def test_labels_must_be_given(files, capsys, run_cli):
     assert run_cli("fit", "gcn", files / "A.mtx", *SMALL) == 2
     assert "--labels is missing" in capsys.readouterr().err
@@ -163,6 +169,16 @@ def test_tables_are_matched_by_name(named, tmp_path, capsys, run_cli):
         ("labels.csv", "v1,low,3\n", "3 columns; give a label a line"),
         ("labels.csv", "low\nhigh\n", "2 labels for 30 vertices"),
         ("labels.csv", "low end\nnot so high\n", "not all lines have as many columns as the first"),
+        (
+            "labels.csv",
+            "node,label\nv1,low,v2\nv2,high,v3\n",
+            "labels.csv, first line below the header: expected 2 cells as in the header, found 3",
+        ),
+        (
+            "features.csv",
+            "node,one\nv1,3,4\nv2,3,4\n",
+            "expected 2 cells as in the header, found 3",
+        ),
         (
             "features.csv",
             "node,one\nv1,3\n",

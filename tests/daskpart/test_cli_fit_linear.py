@@ -116,6 +116,17 @@ def test_a_file_to_judge_by_has_the_features_of_the_other(tmp_path, run_cli, zer
     assert model.coef_.shape == (1, 4)
 
 
+@pytest.mark.parametrize("reader", ["here", "ranks"])
+def test_a_file_to_judge_by_may_have_features_that_the_other_lacks(tmp_path, run_cli, reader):
+    train, test, out = (tmp_path / name for name in ("train.svm", "test.svm", "out"))
+    train.write_text("1 1:1\n-1 2:1\n" * 20)
+    test.write_text("1 1:1 4:1\n-1 2:1\n")
+    more = ("--test", test, "--read", reader, "--no-plots", "--out", out)
+    assert run_cli("fit", "logistic", train, *SMALL, *more) == 0
+    assert metrics_of(out)["test_score"] == 1
+    assert daskpart.LogisticRegression.load(out / "model").coef_[0, 2:].tolist() == [0, 0]
+
+
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     """200 samples of age, hours and height; who is rich follows from hours."""

@@ -82,6 +82,22 @@ def test_the_page_loads_the_partition_from_a_folder_of_any_name(graph_file, tmp_
     assert names["partition"] == daskpart.Partition.load(out / "partition.npz")
 
 
+def test_a_full_disk_leaves_the_partition_that_was_there(
+    graph_file, tmp_path, capsys, run_cli, small_files
+):
+    given = ("partition", graph_file, "--method", "random", "--no-plots", "--out", tmp_path)
+    assert run_cli(*given, "--parts", 2) == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    n_bytes = sorted(map(len, before.values()))[-1] - 1
+    for limit in (len(before["assignment.csv"]) - 1, n_bytes):
+        with small_files(limit):
+            assert run_cli(*given, "--parts", 2) == 1
+        assert "File too large; what was there before is untouched" in capsys.readouterr().err
+        assert {path.name for path in tmp_path.iterdir()} == {*before}
+    for name in ("assignment.csv", "report.html"):
+        assert (tmp_path / name).read_bytes() == before[name]
+
+
 @pytest.mark.parametrize("compare", [(), ("--compare",)])
 def test_one_part_is_no_parts(graph_file, tmp_path, capsys, run_cli, compare):
     options = ("--parts", 1, "--no-plots", "--out", tmp_path, *compare)

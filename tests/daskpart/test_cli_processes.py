@@ -18,7 +18,7 @@ import daskpart
 from daskpart.models.base.checkpoints import CheckpointWriter
 from daskpart.models.matrix_factorization.state import MFState
 
-INTERRUPTED, TERMINATED = 130, 143
+INTERRUPTED, TERMINATED, HUNG_UP = 130, 143, 129
 SMALL_FIT = ("--ranks", "3", "--n-components", "4", "--max-iter", "3", "--partitioner", "block")
 
 
@@ -123,6 +123,7 @@ def wait_for_epoch(process: subprocess.Popen, number: int) -> None:
     [
         ("none", signal.SIGINT, INTERRUPTED),
         ("none", signal.SIGTERM, TERMINATED),
+        ("none", signal.SIGHUP, HUNG_UP),
         pytest.param("processes", signal.SIGINT, INTERRUPTED, marks=pytest.mark.cluster),
         pytest.param("processes", signal.SIGTERM, TERMINATED, marks=pytest.mark.cluster),
         pytest.param("mpi", signal.SIGINT, INTERRUPTED, marks=pytest.mark.mpi),
@@ -172,6 +173,20 @@ def test_what_was_learnt_outlives_who_reads_the_output(tmp_path, rating_file):
         assert "Traceback" not in process.stderr.read()
     assert process.returncode == INTERRUPTED
     assert metrics_of(out)["ended"] == "interrupted"
+
+
+@pytest.mark.parametrize("command", [("fit", "mf", *SMALL_FIT), ("partition",)], ids=" ".join)
+def test_results_are_written_without_who_reads_the_output(command, tmp_path, rating_file):
+    """As of `daskpart fit … 2>&1 | head -1`: the reader has gone before the first line."""
+    words = [*command, rating_file, "--no-plots", "--out", tmp_path / "out"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "daskpart", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as process:
+        process.stdout.close()
+        assert process.wait(timeout=100) == 0
+    assert (tmp_path / "out" / "report.html").is_file()
 
 
 def mpi_processes() -> dict[int, int]:

@@ -180,6 +180,26 @@ def test_a_plan_in_a_file(tmp_path, run_cli, capsys, simulated):
     assert summary["bytes_sent"]["total"] == 8 * embedded.total_rows > 8 * plan.total_rows
 
 
+def test_plans_of_messages_and_plans_of_fits_are_told_apart(tmp_path, rating_file, run_cli, capsys):
+    path = tmp_path / "plan.npz"
+    given = ("--ranks", 2, "--max-iter", 1, "--no-plots", "--plan", path, "--out", tmp_path / "out")
+    assert run_cli("fit", "mf", rating_file, *given) == 0
+    capsys.readouterr()
+    assert run_cli("simulate", "plan", path) == 2
+    told = capsys.readouterr().err
+    assert "is the plan of a fit" in told and "damaged" not in told
+    counts = daskpart.read(rating_file)
+    partition = daskpart.partition(counts, 2, method="random")
+    connectivity = Connectivity.from_partition(Hypergraph.column_net(counts), partition)
+    expand_plan(connectivity.with_random_owners(0)).save(path)
+    np.savez(tmp_path / "objects.npz", some=np.array([None]))
+    for foreign in (path, tmp_path / "objects.npz"):
+        assert run_cli("fit", "mf", rating_file, *given[:-4], "--plan", foreign) == 2
+        told = capsys.readouterr().err
+        assert "holds no plan of a fit, or is damaged: give what plan.save(path)" in told
+        assert "pickle" not in told and "checkpoint" not in told
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -111,6 +111,23 @@ def test_all_users_go_to_one_file_which_a_second_run_replaces(runs, tmp_path, ca
     assert [each.name for each in path.parent.iterdir()] == ["top.parquet"]
 
 
+@pytest.mark.parametrize("name", ["top.csv", "top.csv.gz", "top.parquet"])
+def test_a_full_disk_leaves_the_answers_that_were_there(
+    runs, tmp_path, capsys, run_cli, small_files, name
+):
+    path = tmp_path / name
+    given = ("recommend", runs / "mf", "--user", 1, "-n", 99, "--output", path)
+    assert run_cli(*given) == 0
+    read = pd.read_parquet if name.endswith("parquet") else pd.read_csv
+    assert len(read(path)) > 9
+    path.write_text("of before")
+    with small_files(200):
+        assert run_cli(*given) == 1
+    told = capsys.readouterr().err
+    assert str(path) in told and "File too large; what was there before is untouched" in told
+    assert path.read_text() == "of before" and [*tmp_path.iterdir()] == [path]
+
+
 def test_without_pyarrow_the_extra_that_brings_it_is_named(
     runs, tmp_path, capsys, run_cli, monkeypatch
 ):
@@ -145,6 +162,9 @@ def test_predict_counts_strangers_and_goes_on(runs, tmp_path, capsys, run_cli):
     assert found.tolist() == pytest.approx(
         model.predict(pd.read_csv(pairs), unknown="mean").tolist(), rel=1e-5
     )
+    pairs.write_text("user,item\n7,1,1\n7,1,2\n")
+    assert run_cli("predict", runs / "mf", pairs) == 2
+    assert "expected 2 cells as in the header, found 3" in capsys.readouterr().err
     pairs.write_text("user,item\n")
     assert run_cli("predict", runs / "mf", pairs) == 2
     assert "no pairs in it, only a header" in capsys.readouterr().err
@@ -183,7 +203,7 @@ def test_names_that_look_like_numbers(tmp_path, capsys, run_cli):
     assert run_cli("predict", tmp_path / "run", pairs, "--output", out) == 0
     assert "1 of 5 pairs have a user" in capsys.readouterr().err
     model = daskpart.MatrixFactorization.load(tmp_path / "run" / "model")
-    expected = model.predict([("2", "034"), ("3", "1e3"), ("4", "NA"), ("6", "34")])
+    expected = model.predict([(2, "034"), (3, "1e3"), (4, "NA"), (6, "34")])
     found = pd.read_csv(out, dtype=str, keep_default_na=False)
     assert found["item"].tolist() == ["034", "1e3", "NA", "34", "034"]
     assert found["predicted"].astype(float)[:4].tolist() == pytest.approx(expected.tolist())

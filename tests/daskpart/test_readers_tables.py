@@ -114,6 +114,12 @@ BAD = [
     (",a,y\n17,3,1\n4,4,0\n", {}, InputError, "first column has no name .* index=False"),
     ("Unnamed: 0,a,y\n0,3,1\n1,4,0\n", {}, InputError, "numbers the rows"),
     ("y\n1\n2\n", {}, InputError, "no column but the label"),
+    (
+        "# of 2026\na,y\n1,2\n",
+        {"label": 0},
+        InputError,
+        "only '# of 2026'; .* no line above the header",
+    ),
     ("a,y\n", {}, ReadError, "no examples in it"),
 ]
 

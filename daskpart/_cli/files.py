@@ -1,0 +1,62 @@
+"""What the command writes: a file takes the place of another only when it is whole.
+
+top.csv    .top.csv.….partial  ── whole ──▶  top.csv
+           └── a full disk, Ctrl-C: the old top.csv is still there
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from daskpart.readers.streams import opened_for_writing
+
+from .terminal import say, say_aside
+
+# what the commands call their results: one beside those of a run is of another run, most likely
+_RESULT = re.compile(
+    r"model|factors\.zarr|metrics\.json|report\.html|(parsa|partition)\.npz|nonzero-parts\.txt\.gz"
+    r"|(assignment|coefficients|comparison|components|embedding|history|labels|owners)\.csv"
+    r"|(coefficients|comparison|component_\d+|confusion|density|embedding|halo|partition|parts|sent"
+    r"|spy|timeline|traffic|training)\.png"
+)
+
+
+def place_for(path: Path) -> Path:
+    """The path that a file is written to, its folder made if it is absent."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@contextmanager
+def text_file(path: Path, errors: str = "strict") -> Iterator[IO[str]]:
+    """A text file to write, packed as its name says; `errors` as of `open`.
+
+    Raises
+    ------
+    InputError
+        As `opened_for_writing`.
+    """
+    with opened_for_writing(place_for(path)) as file:
+        text = io.TextIOWrapper(file, "utf-8", errors, newline="")
+        yield text
+        text.detach()  # else it closes what is still to be flushed to the disk
+
+
+def say_files(files: list[tuple[Path, str]], folder: Path) -> None:
+    """Say what was written, a line a file, with what it is; and what else is in the folder of it.
+
+    Results of an earlier run stay there: who wrote them, and whether they are needed, is not known.
+    """
+    width = max(len(str(path)) for path, _ in files)
+    for path, words in files:
+        say(f"  {path!s:{width}}  {words}")
+    written = {path.name for path, _ in files}
+    others = [path.name for path in folder.iterdir() if _RESULT.fullmatch(path.name)]
+    left = sorted({*others} - written)
+    if left:
+        say_aside(f"{folder} also has {', '.join(left)}, which this run did not write")
