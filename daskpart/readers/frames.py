@@ -27,9 +27,8 @@ from .messages import ABOUT_TEXT_IDS, about_commas, shown
 from .scanning import LARGEST_ID
 from .streams import head, opened
 
-_UNIT_SEPARATOR = (
-    "\x1f"  # in place of "::", as pandas parts at one character; a tab may be in an id
-)
+# in place of "::", as pandas parts at one character; a tab may be in an id
+_UNIT_SEPARATOR = "\x1f"
 
 
 def read_parquet(
