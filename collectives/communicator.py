@@ -252,8 +252,7 @@ class Communicator(ABC):
         plan : Plan
             For as many ranks as the communicator has.
         numbering : PerRank of int arrays
-            Item ids of the rank in its local order, each once. What a rank only forwards, of an
-            embedded plan, need not be in it.
+            Item ids of the rank in its local order, each once; what it only forwards may be absent.
         label : str, optional
             Name of its rounds in `counters`; default ``plan.kind``.
 
@@ -263,7 +262,6 @@ class Communicator(ABC):
             For a plan of another number of ranks, or an item that a rank does not hold.
         """
         if isinstance(plan, EmbeddedPlan):
-            require_same_ranks([plan], self.n_ranks)
             return prepare_embedding(self, plan, numbering, label)
         return self.prepare_all([plan], numbering, [label or plan.kind])[0]
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .hypercube import EmbeddedPlan
 from .messages import PreparedPlan, localise
-from .plan import Plan, RankRound
+from .plan import Plan, RankRound, require_same_ranks
 
 if TYPE_CHECKING:
     from .communicator import Communicator, PerRank
@@ -87,6 +87,7 @@ def prepare_embedding(
     communicator: Communicator, plan: EmbeddedPlan, numbering: PerRank, label: str | None
 ) -> PreparedEmbedding:
     """Slots and positions on each rank; what a rank only forwards need not be in its numbering."""
+    require_same_ranks([plan], communicator.n_ranks)
     pieces = communicator.values(pieces_of_ranks(plan))
     combines = plan.kind == "reduce" and plan.aware  # copies of a row that meet on the way
     routes = communicator.map(

@@ -44,7 +44,7 @@ from .batch_plan import BatchPlan, batches_of, plan_batches, seeded
 from .communication import COMMUNICATIONS
 from .graph import Graph, frames_in_memory, read_features, read_graph
 from .inference import outputs_of
-from .layers import LAYERS, kind_of, make_layers
+from .layers import LAYERS, kind_of, make_layers, shapes_by_name
 from .minibatch import BatchText
 from .network import Network
 from .plan import PARTITIONERS, GCNPlan, plan_fit
@@ -487,11 +487,7 @@ class GraphNetwork(DistributedEstimator):
         layers = make_layers(
             self.layer, (n_inputs, *self._hidden, n_outputs), self.layer_options or {}, False
         )
-        wanted = {
-            f"{place}.{name}": shape
-            for place, layer in enumerate(layers)
-            for name, shape in layer.shapes.items()
-        }
+        wanted = shapes_by_name(layers)
         shapes = {name: weight.shape for name, weight in given.items()}
         if shapes != wanted:
             raise InputError(f"the parameters make a network of {wanted}; coefs have {shapes}")

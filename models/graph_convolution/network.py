@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from daskpart.models.networks.losses import Loss
 
-from .layers import Layer, Weights
+from .layers import Layer, Weights, shapes_by_name
 
 # of a column in a product with Â, whose rows come from all over memory: the share of it that a
 # multiply-add with weights takes, and how many of it a number of attention takes (its powers above
@@ -87,7 +87,7 @@ class Network:
     @property
     def names(self) -> list[str]:
         """Of all weights."""
-        return [f"{k}.{name}" for k, layer in enumerate(self.layers) for name in layer.shapes]
+        return list(shapes_by_name(self.layers))
 
     def of_layer(self, weights: Sequence[Any], place: int) -> Weights:
         """The weights of one layer."""

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.exceptions import NotFittedError
 from test_graph_convolution import N, features, graph, labels, model, weights_of
 
 from daskpart import GCNClassifier, LogisticRegression, MLPClassifier
@@ -151,3 +152,30 @@ def test_labels_that_are_texts_and_numbers_are_refused(classifier):
     of_graph = {"graph": [(0, 1), (1, 2)]} if isinstance(classifier, GCNClassifier) else {}
     with pytest.raises(InputError, match=r"several kinds, such as 1 \(int\), 'a' \(str\)"):
         classifier.fit(np.eye(4), y, **of_graph)
+
+
+@pytest.mark.parametrize("layer", ["gcn", "sage", "gin", "gat"])
+@pytest.mark.parametrize("ways", [{}, {"first_product": "each"}, {"batch_size": 4}])
+def test_without_features_is_with_the_identity(layer, ways):
+    """Also where the first layer sends its inputs, so that they are dense."""
+    if layer == "gat" and "first_product" in ways:
+        pytest.skip("multiplies what is learned, in every epoch")
+    options = {"hidden": (2 * N,), "layer_options": {}, "n_ranks": 2, **ways}
+    one = model(layer, **options).fit(None, labels(), graph=graph())
+    other = model(layer, **options).fit(np.eye(N), labels(), graph=graph())
+    np.testing.assert_allclose(weights_of(one), weights_of(other), rtol=1e-9, atol=1e-12)
+
+
+def test_whole_numbers_are_computed_in_the_dtype_that_is_asked_for():
+    """2^24 + 1 is none of float32."""
+    fitted = GCNClassifier((), dtype="float64").set_coefs(
+        {"0.weight": np.array([[0.0, 1.0]]), "0.bias": np.array([0.0, -(2.0**24)])}
+    )
+    X = np.array([[2**24 + 1], [2**24 + 3]])
+    np.testing.assert_array_equal(fitted.predict_proba(X), fitted.predict_proba(X.astype(float)))
+
+
+def test_a_score_needs_a_fit():
+    for loss in ("classes", "numbers"):
+        with pytest.raises(NotFittedError):
+            model(loss=loss).score(features(), labels(loss), graph=graph())

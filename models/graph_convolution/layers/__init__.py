@@ -90,3 +90,12 @@ def make_layers(
         )
         for place in range(last + 1)
     )
+
+
+def shapes_by_name(layers: Sequence[Layer]) -> dict[str, tuple[int, ...]]:
+    """Shapes of all weights: "0.weight", "0.bias", "1.weight" …"""
+    return {
+        f"{place}.{name}": shape
+        for place, layer in enumerate(layers)
+        for name, shape in layer.shapes.items()
+    }
