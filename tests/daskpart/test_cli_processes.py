@@ -118,6 +118,11 @@ def wait_for_epoch(process: subprocess.Popen, number: int) -> None:
     raise AssertionError("no epoch within two minutes")
 
 
+def answers_sighup() -> None:
+    """Under `nohup`, where these tests may run, it would be ignored."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(
     ("kind", "stop", "exit_code"),
     [
@@ -141,7 +146,10 @@ def test_a_signal_to_stop_has_the_last_whole_epoch_written(
     before = (request.getfixturevalue("mpiexec"), "-n", "5") if kind == "mpi" else ()
     endless = ("--max-iter", "100000", "--cluster", kind)
     arguments = (*SMALL_FIT, *endless, "--no-plots", "--out", out)
-    process = started("fit", "mf", rating_file, *arguments, before=before, start_new_session=True)
+    process = started(
+        "fit", "mf", rating_file, *arguments, before=before, start_new_session=True,
+        preexec_fn=answers_sighup,
+    )  # fmt: skip
     wait_for_epoch(process, 3)
     if kind == "processes":
         workers = others_in_group(process.pid)
