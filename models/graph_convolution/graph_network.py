@@ -491,8 +491,8 @@ class GraphNetwork(DistributedEstimator):
         shapes = {name: weight.shape for name, weight in given.items()}
         if shapes != wanted:
             raise InputError(f"the parameters make a network of {wanted}; coefs have {shapes}")
-        names = np.arange(n_outputs) if classes is None else np.asarray(classes)
-        if names.shape != (n_outputs,):
+        names = None if classes is None else np.asarray(classes)
+        if names is not None and names.shape != (n_outputs,):
             raise InputError(
                 f"classes has shape {names.shape}, coefs have {n_outputs} outputs: name each of "
                 "them, or leave classes out"
@@ -502,7 +502,7 @@ class GraphNetwork(DistributedEstimator):
         self.keeps_product_, self.graph_, self.vertex_names_ = False, None, None
         if hasattr(self, "feature_names_in_"):  # of a fit before
             del self.feature_names_in_
-        self._name_outputs(None if classes is None else names, n_outputs, several)
+        self._name_outputs(names, n_outputs, several)
         return self
 
     @abstractmethod

@@ -166,7 +166,8 @@ def epoch(
             rate=memory["rate"], n_steps=n_batches,
         )  # fmt: skip
         asked = comm.settle(comm.map(rows_asked_for, asked, *edges, times=batches.times))
-        began_finite = bool(np.isfinite(of_batch).all()) if not batch else began_finite
+        if not batch:
+            began_finite = bool(np.isfinite(of_batch).all())
         sums = sums + of_batch
     changed, step = end_of_epoch(
         comm, (data, prepared), (model, best, memory, seen), sums, number=number, network=network,

@@ -405,21 +405,28 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         """
         from .kernels.solving import gram_of
 
-        gram = np.empty((other.shape[1], other.shape[1]))
-        gram_of(other, len(other), gram)
         weights = (self.alpha * values).astype(np.float32)
         events = Events(pointer, columns.astype(np.int32), weights)
         rows = np.zeros((events.n_owned, other.shape[1]), np.float32)
-        n_sweeps = _EXACT_SWEEPS if self.nonnegative else 0
-        solving = replace(self._solving(), solver="cholesky", n_sweeps=n_sweeps)
-        solving(events, other, gram, rows)
         if not self.regularization and not self.nonnegative:
-            whole = other.astype(np.float64)  # rounding of float32 would pass for a direction
-            gram = whole.T @ whole
-            for row in np.flatnonzero(np.diff(pointer)):
-                own = slice(pointer[row], pointer[row + 1])
-                read, weight = whole[events.columns[own]], weights[own]
-                left = gram + read.T @ (weight[:, None] * read)
-                inverse = np.linalg.pinv(left, rcond=_SINGULAR, hermitian=True)
-                rows[row] = inverse @ (read.T @ (1.0 + weight))
+            _least_norm(events, other.astype(np.float64), rows)
+            return rows
+        gram = np.empty((other.shape[1], other.shape[1]))
+        gram_of(other, len(other), gram)
+        n_sweeps = _EXACT_SWEEPS if self.nonnegative else 0
+        replace(self._solving(), solver="cholesky", n_sweeps=n_sweeps)(events, other, gram, rows)
         return rows
+
+
+def _least_norm(events: Events, other: np.ndarray, rows: np.ndarray) -> None:
+    """Put over `rows` the solutions of least norm without a regularization.
+
+    All in float64: the rounding of float32 would pass for a direction of its own.
+    """
+    gram, pointer = other.T @ other, events.pointer
+    for row in np.flatnonzero(np.diff(pointer)):
+        own = slice(pointer[row], pointer[row + 1])
+        read, weights = other[events.columns[own]], events.weights[own]
+        left = gram + read.T @ (weights[:, None] * read)
+        inverse = np.linalg.pinv(left, rcond=_SINGULAR, hermitian=True)
+        rows[row] = inverse @ (read.T @ (1.0 + weights))
