@@ -56,7 +56,7 @@ def connectivity_histogram(
     ax.bar(connectivity[:1], counts[:1], color=RANK_COLOURS[2], label="local (λ = 1)", **style)
     ax.bar(connectivity[1:], counts[1:], color=RANK_COLOURS[0], label="linking", **style)
     most = max(float(counts.max()), 1.0)
-    if most > 50 * max(counts[counts > 0].min(initial=counts.max()), 1):
+    if most > 50 * counts[counts > 0].min(initial=int(most)):
         ax.set_yscale("log")
         ax.set_ylim(0.7, most * (most / 0.7) ** 0.2)  # the legend stands above the bars
     else:

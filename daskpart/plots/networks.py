@@ -157,7 +157,7 @@ def halo(n_own: ArrayLike, n_halo: ArrayLike, *, ax: Axes | None = None) -> Axes
     ax.bar(ranks, others, bottom=own, color=RANK_COLOURS[5], label="halo", **bar_style(len(own)))
     ax.set_xlabel("rank")
     ax.set_ylabel("rows")
-    ax.set_ylim(0, 1.2 * max((own + others).max(initial=0), 1))  # the legend stands above the bars
+    ax.set_ylim(0, 1.2 * float((own + others).max(initial=1)))  # the legend stands above the bars
     whole_ticks(ax.xaxis)
     whole_ticks(ax.yaxis)
     quiet_frame(ax)

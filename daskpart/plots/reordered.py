@@ -135,9 +135,9 @@ def _density_image(
     width = min(len(form.column_order), _PIXELS[1])
     vertical = row_place[rows] * height // shape[0]
     horizontal = column_place[columns] * width // len(form.column_order)
-    counts = np.bincount(vertical * width + horizontal, minlength=height * width)
-    counts = counts.reshape(height, width)
-    depth = np.log1p(counts) / np.log1p(max(counts.max(), 1))
+    pixels = vertical * width + horizontal
+    counts = np.bincount(pixels, minlength=height * width).reshape(height, width)
+    depth = np.log1p(counts) / np.log1p(counts.max(initial=1))
     depth = np.where(counts > 0, 0.4 + 0.6 * depth, 0.0)[:, :, None]
     middle_row = (2 * np.arange(height) + 1) * shape[0] // (2 * height)
     middle_column = (2 * np.arange(width) + 1) * len(form.column_order) // (2 * width)

@@ -392,8 +392,8 @@ class CommunicationReport(Printable):
             + share_words(self.seconds_blocked, self.seconds_computing),
         }
         if self.memory.size:
-            planned = self.expected_memory.max(initial=0)
-            words["memory a rank"] = f"{bytes_words(self.memory.max())} at most" + (
+            planned = int(self.expected_memory.max(initial=0))
+            words["memory a rank"] = f"{bytes_words(int(self.memory.max()))} at most" + (
                 f", {bytes_words(planned)} planned" if planned else ""
             )
         if self.expected_rows.size:

@@ -223,7 +223,7 @@ class CPPlan(FitPlan):
             if self.held_out is not None:
                 held["held out"] = np.array([own.nbytes for own in self.held_out.of_ranks])
                 if self.held_out.keeps_best:
-                    owned = sum(numbering.sizes[:, 0] for numbering in self.numberings)
+                    owned = np.sum([numbering.sizes[:, 0] for numbering in self.numberings], axis=0)
                     held["best iteration"] = choice.row_bytes * owned + 8 * choice.n_components
             return held
         most = MEMORY[choice.memory] * (4 * self.n_modes + choice.itemsize)
