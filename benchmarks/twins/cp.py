@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -137,7 +139,8 @@ class _Iteration:
         self.tensor: RankTensor = arrange(
             piece.nonzeros, piece.rows, dtype=dtype.name, memory=piece.memory
         )
-        self.squared_norm = sum(world.allgather(squared_norm(self.tensor)))  # in rank order
+        # in rank order; since Python 3.12 `sum` corrects its rounding
+        self.squared_norm = reduce(add, world.allgather(squared_norm(self.tensor)))
         self.n_modes, n_components = len(self.rows), self.rows[0].shape[1]
         self.weights = np.ones(n_components)
         self.grams = [np.zeros((n_components, n_components))] * self.n_modes

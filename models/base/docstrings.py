@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from textwrap import indent
+from inspect import cleandoc
 from typing import TypeVar
 
 Kind = TypeVar("Kind", bound=type)
@@ -34,9 +34,9 @@ def with_shared_words(parameters: str, attributes: str) -> Callable[[Kind], Kind
     """Fill in ``{shared parameters}`` and ``{shared attributes}``, lines of a class's docstring."""
 
     def filled(kind: Kind) -> Kind:
-        words = kind.__doc__ or ""
+        words = cleandoc(kind.__doc__ or "")
         for name, shared in (("parameters", parameters), ("attributes", attributes)):
-            words = words.replace(f"    {{shared {name}}}\n", indent(shared, "    "))
+            words = words.replace(f"{{shared {name}}}", shared.rstrip())
         kind.__doc__ = words
         return kind
 
@@ -45,8 +45,5 @@ def with_shared_words(parameters: str, attributes: str) -> Callable[[Kind], Kind
 
 def with_words_of_fit(fit: Fit) -> Fit:
     """Fill in ``{words of fit}``: the last parameters, what is returned, what is raised."""
-    words = (fit.__doc__ or "").replace(
-        "        {words of fit}\n", indent(_WORDS_OF_FIT, "        ")
-    )
-    fit.__doc__ = words
+    fit.__doc__ = cleandoc(fit.__doc__ or "").replace("{words of fit}", _WORDS_OF_FIT.rstrip())
     return fit

@@ -269,7 +269,7 @@ def test_a_count_in_a_cell_takes_its_unit_as_it_is_rounded(count, words, ax):
 
 def test_what_has_no_share_of_nothing_is_told_under_the_picture(ax):
     """Of a method that sends nothing every other is infinitely worse."""
-    matrix = sparse.block_diag([np.ones((4, 4))] * 2).tocsr()
+    matrix = sparse.block_diag([sparse.coo_array(np.ones((4, 4)))] * 2, "csr")
     best = daskpart.Partition(np.repeat([0, 1], 4), 2)
     other = daskpart.Partition(np.tile([0, 1], 4), 2)
     compared = daskpart.compare_partitions(matrix, 2, {"best": best, "other": other})

@@ -50,9 +50,9 @@ def test_no_more_is_cut_than_pays(transport, steps, sent, expected, made):
 def blocks_out_of_order(n_blocks=4, size=60):
     """Ratings in blocks, whose rows were shuffled: a cut finds them, the order of rows does not."""
     random = np.random.default_rng(0)
-    dense = scipy.sparse.block_diag([random.random((size, size)) < 0.3] * n_blocks).tocsr()
-    dense.eliminate_zeros()
-    return scipy.sparse.coo_array(dense[random.permutation(n_blocks * size)].astype(float))
+    block = scipy.sparse.coo_array(random.random((size, size)) < 0.3)
+    blocks = scipy.sparse.block_diag([block] * n_blocks, "csr")
+    return scipy.sparse.coo_array(blocks[random.permutation(n_blocks * size)].astype(float))
 
 
 def test_a_plan_says_what_was_weighed():
@@ -68,9 +68,10 @@ def test_a_plan_says_what_was_weighed():
 def clusters_of_a_graph(n_clusters=4, size=40):
     """A graph of clusters whose vertices were shuffled."""
     random = np.random.default_rng(1)
-    dense = scipy.sparse.block_diag([random.random((size, size)) < 0.2] * n_clusters).tocsr()
+    cluster = scipy.sparse.coo_array(random.random((size, size)) < 0.2)
+    clusters = scipy.sparse.block_diag([cluster] * n_clusters, "csr")
     order = random.permutation(n_clusters * size)
-    shuffled = dense[order][:, order]
+    shuffled = clusters[order][:, order]
     return (shuffled + shuffled.T).astype(float)
 
 

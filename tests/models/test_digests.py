@@ -120,12 +120,14 @@ def _fitted(kind, options: dict, data):
 
 
 def machine() -> str:
-    """What decides how kernels are vectorised."""
+    """What decides how kernels are vectorised, and in which order libraries add."""
     import llvmlite.binding as llvm
     import numba
+    import scipy
 
     features = digest(np.frombuffer(str(llvm.get_host_cpu_features().flatten()).encode(), np.uint8))
-    return f"{llvm.get_host_cpu_name()} {features} numba {numba.__version__}"
+    libraries = f"numba {numba.__version__}, NumPy {np.__version__}, SciPy {scipy.__version__}"
+    return f"{llvm.get_host_cpu_name()} {features}, {libraries}"
 
 
 CASES = [("ratings", name) for name in RATINGS] + [("tensor", name) for name in TENSORS]
