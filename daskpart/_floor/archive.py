@@ -298,11 +298,13 @@ def opened_npz(path: str | os.PathLike[str]) -> Iterator[Any]:
 def _write_zarr(zarr: Any, path: Path, arrays: dict[str, np.ndarray]) -> None:
     group = zarr.open_group(str(path), mode="w", zarr_format=3)
     for name, array in arrays.items():
-        group.create_array(name, data=np.ascontiguousarray(array), chunks=_chunks(array))
+        group.create_array(name, data=np.asarray(array, order="C"), chunks=_chunks(array))
 
 
 def _chunks(array: np.ndarray) -> tuple[int, ...]:
     """Whole rows, about 16 MB a chunk: few files, and a write never copies the whole array."""
+    if not array.ndim:
+        return ()
     row_bytes = max(1, array.nbytes // max(1, array.shape[0]))
     rows = min(max(1, array.shape[0]), max(1, (16 << 20) // row_bytes))
     return (rows, *(max(1, size) for size in array.shape[1:]))

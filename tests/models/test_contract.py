@@ -94,8 +94,8 @@ def test_save_and_load(case, tmp_path):
 
 def test_resume_gives_the_bits_of_an_unbroken_fit(case, tmp_path):
     whole = case.make(max_iter=6).fit(*case.data())
-    for stop in (1, 3, 6):
-        path = tmp_path / f"run-{stop}.npz"
+    for stop, suffix in ((1, ".npz"), (3, ".zarr"), (6, ".npz")):
+        path = tmp_path / f"run-{stop}{suffix}"
         case.make(max_iter=stop, checkpoint_path=path).fit(*case.data())
         resumed = case.make(max_iter=6, checkpoint_path=path, resume=True).fit(*case.data())
         assert_same(whole, resumed)

@@ -1,4 +1,4 @@
-"""Two writes to one path at once: one of the two is there, whole, and nothing else; links stay."""
+"""Arrays come back as they were. Two writes at once: one of the two is there, whole; links stay."""
 
 from __future__ import annotations
 
@@ -6,11 +6,29 @@ import threading
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis.extra import numpy as arrays_of
 
 from daskpart._floor import archive
 from daskpart._floor.archive import SUFFIXES, read_arrays, write_arrays
 
 N_FILES = 20
+NUMBERS = arrays_of.integer_dtypes(endianness="=") | arrays_of.floating_dtypes(endianness="=")
+SHAPES = arrays_of.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(array=arrays_of.arrays(NUMBERS | arrays_of.boolean_dtypes(), SHAPES))
+def test_an_array_comes_back_as_it_was(tmp_path, suffix, array):
+    """Also one without a dimension, as the scale in a state of L-BFGS."""
+    for given_array in (array, array.T):
+        write_arrays(tmp_path / f"run{suffix}", {"values": given_array}, {})
+        found = read_arrays(tmp_path / f"run{suffix}")[0]["values"]
+        assert found.shape == given_array.shape and found.dtype == given_array.dtype
+        assert found.tobytes() == given_array.tobytes()
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
