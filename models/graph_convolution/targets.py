@@ -74,7 +74,17 @@ def _plain(y: Any) -> NDArray[Any]:
         y = y.toarray()
     if hasattr(y, "to_numpy"):
         y = y.to_numpy()
-    found = np.asarray(y)
+    try:
+        found = np.asarray(y)
+    except ValueError:
+        raise InputError(
+            "y is a list whose rows differ in length: give a label, or a row of as many columns, "
+            "for each vertex, of NaN where it is unlabelled"
+        ) from None
+    if found.dtype == object:  # of pandas; its NA is no number, nor made one
+        import pandas as pd
+
+        found = np.where(pd.isna(found), np.nan, found)
     if found.ndim == 2 and found.shape[1] == 1:
         from sklearn.utils.validation import column_or_1d
 
@@ -176,7 +186,14 @@ def _several(given: NDArray[Any], classes: NDArray[Any] | None) -> Targets:
             f"y has {given.shape[1]} columns, a class each, and classes are {classes.tolist()}: "
             "name each column once"
         )
-    table = given.astype(np.float64)
+    try:
+        table = given.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"y has {given.shape[1]} columns, a class each, and holds what is no number: a table "
+            "of several classes holds 0 and 1, NaN where a vertex is unlabelled; of texts give one "
+            "column, or a column for each text, as sklearn.preprocessing.MultiLabelBinarizer does"
+        ) from None
     unknown = np.isnan(table).any(axis=1) | (table == -1).all(axis=1)
     _require_some(~unknown)
     known = table[~unknown]

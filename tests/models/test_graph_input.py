@@ -63,6 +63,35 @@ def test_masked_labels_are_unlabelled(drawn):
     assert np.array_equal(numbers.values[~hidden, 0], values[~hidden])
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    drawn=st.lists(st.lists(st.sampled_from([0, 1, None]), min_size=2, max_size=2), max_size=12),
+    dtype=st.sampled_from(["Int64", "Float64", "boolean", "object"]),
+)
+def test_what_pandas_knows_as_missing_is_unlabelled(drawn, dtype):
+    """Also in a table, which pandas then holds as objects, and where NA is no number."""
+    table = pd.DataFrame([[0, 1], *drawn]).astype(dtype)
+    plain = np.array(
+        [[np.nan if pd.isna(label) else label for label in row] for row in table.values]
+    )
+    for read in (class_targets, number_targets):
+        found, known = read(table), read(plain.astype(float))
+        assert np.array_equal(found.labelled, known.labelled)
+        assert np.array_equal(found.values, known.values)
+    column = table[0].astype(object).where(table[0].notna(), pd.NA)
+    known = number_targets(plain[:, 0].astype(float))
+    assert np.array_equal(number_targets(column).labelled, known.labelled)
+    assert np.array_equal(number_targets(column).values, known.values)
+
+
+def test_a_table_of_texts_is_refused_and_rows_of_several_lengths():
+    for table in (np.array([["a", "b"]] * N), pd.DataFrame([["a", "b"]] * N)):
+        with pytest.raises(InputError, match="y has 2 columns, a class each, and holds what is no"):
+            model().fit(features(), table, graph=graph())
+    with pytest.raises(InputError, match="y is a list whose rows differ in length"):
+        model().fit(features(), [None, *([[0, 1]] * (N - 1))], graph=graph())
+
+
 def test_several_classes_may_be_sparse():
     table = np.random.default_rng(0).integers(0, 2, (N, 3))
     one, other = (
