@@ -500,8 +500,9 @@ class GraphNetwork(DistributedEstimator):
         self.state_ = GCNState({name: given[name] for name in wanted})
         self.n_features_in_, self.n_outputs_ = n_inputs, n_outputs
         self.keeps_product_, self.graph_, self.vertex_names_ = False, None, None
-        if hasattr(self, "feature_names_in_"):  # of a fit before
-            del self.feature_names_in_
+        self.n_iter_ = 0
+        for name in ("feature_names_in_", "partition_", "plan_report_", "comm_report_"):
+            self.__dict__.pop(name, None)  # of a fit before
         self._name_outputs(names, n_outputs, several)
         return self
 

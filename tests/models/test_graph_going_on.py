@@ -75,6 +75,18 @@ def test_names_of_outputs_from_elsewhere_keep_their_order():
     assert mine.classes_.tolist() == ["c", "a", "b"]
 
 
+def test_of_weights_from_elsewhere_nothing_tells_of_the_fit_before(tmp_path):
+    fitted = model().fit(features(), labels(), graph=graph())
+    of_fit = {"partition_", "plan_report_", "comm_report_"}
+    assert of_fit <= vars(fitted).keys()
+    fresh, mine = model().set_coefs(fitted.coefs_), fitted.set_coefs(fitted.coefs_)
+    assert mine.n_iter_ == fresh.n_iter_ == len(mine.history_) == 0
+    assert not of_fit & vars(mine).keys() and vars(mine).keys() == vars(fresh).keys()
+    mine.save(tmp_path / "model")
+    loaded = type(mine).load(tmp_path / "model")
+    assert loaded.partial_fit(features(), labels(), graph=graph()).n_iter_ == 1
+
+
 def test_a_warm_start_takes_another_dtype():
     fitted = model(dtype="float32", warm_start=True).fit(features(), labels(), graph=graph())
     fitted.set_params(dtype="float64").fit(features(), labels(), graph=graph())
