@@ -557,7 +557,7 @@ class GraphNetwork(DistributedEstimator):
             )
         targets = replace(problem.targets, n_outputs=self.n_outputs_)
         problem = replace(problem, targets=targets)
-        network = self._network(problem, 0, self.keeps_product_)
+        network = self._network(problem, 0, self.keeps_product_).of_fit(state.weights)
         where = self._asked_ranks(client, partition, problem.n_vertices)
         return outputs_of(problem, network, state.weights, place, **where), problem.names
 

@@ -7,13 +7,14 @@ Weights are one flat list over all layers, named "0.weight", "0.bias", "1.weight
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart.errors import InputError
 from daskpart.models.networks.losses import Loss
 
 from .layers import Layer, Weights, shapes_by_name
@@ -93,6 +94,21 @@ class Network:
         """The weights of one layer."""
         begin = sum(len(layer.shapes) for layer in self.layers[:place])
         return list(weights[begin : begin + len(self.layers[place].shapes)])
+
+    def of_fit(self, weights: Mapping[str, NDArray[Any]]) -> Network:
+        """The same as a fit left it: parameters may have been set anew since then.
+
+        Raises
+        ------
+        InputError
+            Where the parameters make other layers than the fit had.
+        """
+        if list(weights) != self.names:
+            raise InputError(
+                f"the parameters make a network of {', '.join(self.names)}; the model was fitted "
+                f"with others, and has {', '.join(weights)}: set them back, or fit it anew"
+            )
+        return replace(self, dtype=next(iter(weights.values())).dtype.name)
 
     def first_weights(self) -> dict[str, NDArray[Any]]:
         """Weights before the first step, by name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 from test_graph_convolution import N, features, graph, labels, model
 
 from daskpart.collectives.transports.threads import ThreadsCommunicator
@@ -113,3 +114,24 @@ def test_weights_of_a_regression_from_elsewhere():
     other = fitted.set_coefs(one).predict(X.to_numpy(), graph=graph())
     assert other.shape == (N,) and fitted.columns_ is None
     assert not hasattr(fitted, "feature_names_in_")
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["dense", "sparse"])
+@pytest.mark.parametrize("layer", sorted(LAYERS))
+@pytest.mark.parametrize("dtypes", [("float32", "float64"), ("float64", "float32")])
+def test_answers_are_in_the_dtype_of_the_fit(layer, dtypes, kept):
+    """That the next one shall have another is nothing to them."""
+    X = features() if kept else scipy.sparse.csr_array(features())
+    fitted = model(layer, dtype=dtypes[0]).fit(X, labels(), graph=graph())
+    answers = fitted.predict_proba(X), fitted.transform(X)
+    fitted.set_params(dtype=dtypes[1])
+    for before, after in zip(answers, (fitted.predict_proba(X), fitted.transform(X)), strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+@pytest.mark.parametrize("other", [{"hidden": (6, 6)}, {"hidden": ()}, {"layer": "sage"}])
+def test_layers_that_the_fit_did_not_have_are_told(other):
+    fitted = model("gcn").fit(features(), labels(), graph=graph()).set_params(**other)
+    for ask in (fitted.predict, fitted.transform):
+        with pytest.raises(InputError, match=r"was fitted with others, and has 0\.weight, 0\.bias"):
+            ask(features())
