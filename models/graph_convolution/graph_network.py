@@ -301,13 +301,8 @@ class GraphNetwork(DistributedEstimator):
         if self.patience is not None and mask is None and not self.validation_fraction:
             raise InputError("patience needs validation_mask=… or validation_fraction above 0")
         label_names, row_names = names_of_rows(y), names_of_rows(X)
-        problem = self._read(
-            X,
-            frames_in_memory(data.get("graph")),
-            len(targets.values),
-            label_names,
-            reset=not goes_on,
-        )
+        graph, n_labels = frames_in_memory(data.get("graph")), len(targets.values)
+        problem = self._read(X, graph, n_labels, label_names, reset=not goes_on)
         n = problem.n_vertices
         targets = by_vertex(targets, *placed(label_names, row_names, problem.names, n, "labels"))
         held = None
@@ -353,6 +348,9 @@ class GraphNetwork(DistributedEstimator):
         nobody = np.zeros(read.adjacency.shape[0], bool)
         nothing = Targets(nobody, nobody, None, 1, "numbers")
         return GraphProblem(read.adjacency, X, nothing, nobody, nobody, read.names)
+
+    def _most_ranks(self, problem: GraphProblem) -> float:
+        return problem.n_vertices
 
     def _network(self, problem: GraphProblem, seed: int, keeps: bool | None = None) -> Network:
         targets, options = problem.targets, self.layer_options or {}

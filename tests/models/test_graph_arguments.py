@@ -7,6 +7,7 @@ import pytest
 from sklearn.base import clone
 from test_graph_convolution import features, graph, labels, model, weights_of
 
+from daskpart import GCNRegressor
 from daskpart.data_models import LayerSampler, NeighbourSampler, VertexSampler
 from daskpart.errors import InputError
 from daskpart.models.optimisation.optimisers import Adam
@@ -83,3 +84,15 @@ def test_an_optimizer_takes_the_weight_decay_of_the_model():
     assert trained(optimizer=Adam(), weight_decay=(0.1, 0.0)) == trained(weight_decay=(0.1, 0.0))
     own = {"optimizer": Adam(weight_decay=0.1), "weight_decay": 0.0}
     assert trained(**own) != trained(weight_decay=0.0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.parametrize("batch_size", [None, 1])
+def test_a_small_graph_takes_no_more_ranks_than_vertices(n, batch_size, monkeypatch):
+    """Where nobody said how many: a machine may have more cores."""
+    monkeypatch.setattr(GCNRegressor, "_default_ranks", lambda *_: 8)
+    fitted = GCNRegressor(max_iter=1, batch_size=batch_size, transport="local")
+    fitted.fit(np.ones((n, 2)), np.arange(n))
+    assert fitted.partition_.n_parts == n
+    with pytest.raises(InputError, match="8 ranks need as many vertices"):
+        fitted.set_params(n_ranks=8).fit(np.ones((n, 2)), np.arange(n))
