@@ -27,7 +27,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from daskpart.collectives.transports import TRANSPORTS
 from daskpart.errors import InputError
-from daskpart.partitions import Partition
 
 from .callbacks import (
     CallbackSupportMixin,
@@ -41,7 +40,7 @@ from .callbacks import (
 from .checkpoints import CheckpointWriter
 from .cutting import WEIGHED
 from .early_stopping import Watch
-from .plan import FitPlan, SavedPlan, described
+from .plan import FitPlan, SavedPlan, described, parts_given
 from .problem import Problem
 from .progress import Measure
 from .reports import CommunicationReport, PlanReport
@@ -534,9 +533,9 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         """How many ranks; where it is not said, as a partition or a checkpoint already has it."""
         if self.n_ranks is not None:
             return int(self.n_ranks)
-        partitioner = getattr(self, "partitioner", None)
-        if isinstance(partitioner, Partition):
-            return partitioner.n_parts
+        n_parts = parts_given(getattr(self, "partitioner", None))
+        if n_parts is not None:
+            return n_parts
         if kept is not None:
             return int(kept.settings["n_ranks"])
         return max(1, int(min(self._default_ranks(client), self._most_ranks(problem))))

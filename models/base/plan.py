@@ -271,6 +271,16 @@ def partitioner_name(partitioner: Any) -> str:
     return "given partition"
 
 
+def parts_given(partitioner: Any) -> int | None:
+    """How many parts a partition has that a user gave; None where one is to be cut."""
+    if isinstance(partitioner, Partition):
+        return partitioner.n_parts
+    parts = np.asarray(partitioner)
+    if parts.dtype.kind not in "iu" or not parts.size:
+        return None
+    return min(max(int(parts.max()), 0), parts.size - 1) + 1  # more would be empty
+
+
 def given_assignment(partitioner: Any, n_vertices: int, n_ranks: int, what: str) -> NDArray[Any]:
     """The part of each vertex from an array, checked.
 

@@ -72,7 +72,7 @@ class CPDecomposition(CPModel, DistributedEstimator):
         (Algorithm 2), where a rank handles 2·M·log2 K messages an iteration. "auto": the one with
         the smaller predicted time on the transport at hand.
     n_ranks : int or None, default=None
-        K. None: as many as a given `Partition` has parts, else the largest power of two that the
+        K. None: as many as a given partition has parts, else the largest power of two that the
         threads of the cluster's workers suffice for, or the cores of this process.
     partitioner : str, dict, Partition or int array of shape (nnz,), default="auto"
         "block" (runs in row-major order), "random", "fine-grain", "medium-grain", "hypercube",

@@ -67,7 +67,8 @@ partitioner : str, dict, Partition or int array of shape (n,), default="auto"
     `daskpart.partition`; or a `daskpart.Partition` with one part a rank; or the part of each
     vertex. Imbalance 0.01.
 n_ranks : int or None, default=None
-    None: as many as the workers have threads, or as this process has cores; at most one a vertex.
+    None: as many as a given partition has parts, else as the workers have threads, or as this
+    process has cores; at most one a vertex.
 transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
     How ranks send; see `daskpart.MatrixFactorization`.
 dtype : {"float32", "float64"}, default="float32"

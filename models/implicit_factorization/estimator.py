@@ -80,7 +80,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
     nonnegative : bool, default=False
         Keep factors at 0 or above, by coordinate descent; needs solver="cholesky".
     n_ranks : int or None, default=None
-        K, number of parts. None: as many as a given `Partition` has, else as the workers have
+        K, number of parts. None: as many as a given partition has, else as the workers have
         threads, or as this process has cores.
     partitioner : str, dict, Partition or int array of shape (M,), default="auto"
         How users are cut: "power", "connectivity", "cut-net", "metis", "random", "block", or as for

@@ -61,7 +61,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
     n_components : int, default=32
         F, length of a factor row.
     n_ranks : int or None, default=None
-        K, number of parts. May exceed the workers. None: as many as a given `Partition` has, else
+        K, number of parts. May exceed the workers. None: as many as a given partition has, else
         as the workers have threads, or as this process has cores.
     eta : int or None, default=None
         η, synchronisations an epoch; None: as many as ranks, which is free of staleness (1 under

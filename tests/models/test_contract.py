@@ -182,8 +182,12 @@ def test_ranks_that_are_not_said_are_those_of_the_partition(case):
     partition = case.make().plan(*case.data()).partition
     if partition is None or not hasattr(case.make(), "partitioner"):
         pytest.skip("no partition is taken")
-    plan = case.make(n_ranks=None, partitioner=partition).plan(*case.data())
-    assert plan.n_ranks == 3
+    for given in (partition, partition.assignment, partition.assignment.tolist()):
+        plan = case.make(n_ranks=None, partitioner=given).plan(*case.data())
+        assert plan.n_ranks == 3
+    with pytest.raises(InputError, match="partitioner names ranks 0 to 1000000000"):
+        far = np.where(partition.assignment == 2, 10**9, partition.assignment)
+        case.make(n_ranks=None, partitioner=far).plan(*case.data())
 
 
 def test_no_rank_is_left_without_anything(case):
