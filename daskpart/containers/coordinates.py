@@ -161,6 +161,18 @@ def refuse_nonfinite(
     )
 
 
+def scipy_entries(matrix: Any) -> Entries:
+    """What an array of scipy.sparse stores, in its own order; no padding of blocks and diagonals.
+
+    That is stored as zeros.
+    """
+    coo = matrix.tocoo()
+    if matrix.format not in ("bsr", "dia"):
+        return coo.coords, coo.data, coo.shape
+    known = coo.data != 0
+    return [index[known] for index in coo.coords], coo.data[known], coo.shape
+
+
 def dask_entries(array: Any, entries_of: Callable[[Any], Entries]) -> Entries:
     """Entries of a Dask array, all chunks **computed**; `entries_of` gives those of one chunk.
 

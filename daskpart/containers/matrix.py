@@ -40,6 +40,7 @@ from .coordinates import (
     refuse_nonfinite,
     refuse_outside,
     rises,
+    scipy_entries,
     stable_order,
 )
 
@@ -340,7 +341,8 @@ def sparse_triples(data: Any) -> tuple[Any, Any, Any, tuple[int, ...]]:
     """
     if scipy.sparse.issparse(data):
         _require_two_dimensions(data)
-        return _scipy_triples(data)
+        (rows, columns), values, shape = scipy_entries(data)
+        return rows, columns, values, shape
     if isinstance(data, sparse.SparseArray):
         _require_two_dimensions(data)
         refuse_fill_value(data)
@@ -356,15 +358,6 @@ def sparse_triples(data: Any) -> tuple[Any, Any, Any, tuple[int, ...]]:
     if getattr(getattr(data, "index", None), "nlevels", 1) == 2:  # a Series
         raise InputError("users and items in the index are not read: give X.reset_index()")
     raise InputError(not_read(data, "sparse matrix", _ACCEPTED))
-
-
-def _scipy_triples(matrix: Any) -> tuple[Any, Any, Any, tuple[int, ...]]:
-    triples = matrix.tocoo()
-    rows, columns = triples.coords
-    if matrix.format in ("bsr", "dia"):  # the padding of blocks and diagonals is stored as zeros
-        known = triples.data != 0
-        return rows[known], columns[known], triples.data[known], triples.shape
-    return rows, columns, triples.data, triples.shape
 
 
 def dask_triples(array: Any) -> tuple[Any, Any, Any, tuple[int, ...]]:

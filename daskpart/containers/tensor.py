@@ -41,6 +41,7 @@ from .coordinates import (
     refuse_fill_value,
     refuse_nonfinite,
     refuse_outside,
+    scipy_entries,
 )
 from .matrix import LabelledMatrix, factorized_column, is_dask_frame, number_column
 
@@ -153,7 +154,8 @@ def as_tensor(
     -------
     LabelledTensor
         float32 stays float32, float16 becomes float32, anything else becomes float64. Stored zeros
-        are left out, unless what is missing is unknown.
+        are left out, unless what is missing is unknown; then too those of BSR and DIA, where a
+        stored zero is padding.
 
     Raises
     ------
@@ -283,8 +285,8 @@ def _entries(data: Any) -> tuple[Any, Any, Sequence[int], Sequence[str] | None, 
         return (*_entries(data.data)[:3], dims, labels)
     if is_a(data, "dask.array", "Array"):
         refuse_dense_chunks(data)
-        return (*dask_entries(data, _block_entries), None, {})
-    return (*_block_entries(data), None, {})
+        return (*dask_entries(data, block_entries), None, {})
+    return (*block_entries(data), None, {})
 
 
 def _as_frame(data: Any) -> pandas.DataFrame:
@@ -385,11 +387,16 @@ def _shown(frame: pandas.DataFrame) -> str:
     return ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
 
 
-def _block_entries(data: Any) -> Entries:
-    coo: Any = data  # the type stubs of scipy know matrices only
+def block_entries(data: Any) -> Entries:
+    """What one array in memory stores, in its own order.
+
+    Raises
+    ------
+    InputError
+        It is dense, is no known container, or has a fill value.
+    """
     if scipy.sparse.issparse(data):
-        coo = coo.tocoo()
-        return coo.coords, coo.data, coo.shape
+        return scipy_entries(data)
     if isinstance(data, sparse.SparseArray):
         refuse_fill_value(data)
         coo = data.asformat("coo")

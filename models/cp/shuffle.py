@@ -21,7 +21,6 @@ from typing import Any
 import dask
 import numpy as np
 import pandas as pd
-import sparse
 from dask.highlevelgraph import HighLevelGraph
 from numpy.typing import NDArray
 
@@ -34,7 +33,13 @@ from daskpart.containers.coordinates import (
     stable_order,
 )
 from daskpart.containers.matrix import is_dask_frame
-from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor, from_coordinates
+from daskpart.containers.tensor import (
+    LabelledTensor,
+    Missing,
+    as_tensor,
+    block_entries,
+    from_coordinates,
+)
 from daskpart.errors import InputError
 from daskpart.models.base.problem import is_lazy
 
@@ -226,14 +231,13 @@ class Place:
 
 def block_nonzeros(block: Any, place: Place) -> Block:
     """Global indices and values of a block's nonzeros, checked; in row-major order."""
-    coo = sparse.as_coo(block)
-    empty = not coo.nnz or (place.missing == "zero" and not coo.data.any())
+    indices, values, _ = block_entries(block)
+    empty = not len(values) or (place.missing == "zero" and not values.any())
     if empty:
-        return np.empty((len(place.shape), 0), np.int32), as_values(coo.data[:0])
-    corner = np.array(place.corner, np.int64)[:, None]
+        return np.empty((len(place.shape), 0), np.int32), as_values(values[:0])
     tensor = from_coordinates(
-        coo.coords + corner, coo.data, place.shape, place.dims,
-        missing=place.missing, zeros_suffice=True,
+        [index.astype(np.int64) + at for index, at in zip(indices, place.corner, strict=True)],
+        values, place.shape, place.dims, missing=place.missing, zeros_suffice=True,
     )  # fmt: skip
     return tensor.coordinates, tensor.values
 

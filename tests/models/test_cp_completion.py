@@ -286,6 +286,28 @@ def test_lazy_tensors():
         model(validation_fraction=0.2).fit(lazy)
 
 
+@pytest.mark.parametrize("missing", ["zero", "unknown"])
+def test_what_blocks_of_a_lazy_tensor_store(missing):
+    """As of a matrix in memory: no padding, and no other fill value than 0."""
+    import dask.array as da
+    import scipy.sparse
+
+    dense = np.kron(np.arange(12).reshape(4, 3) % 5 > 1, [[1.0, 0, 2], [0, 3, 0]])
+    matrix = sparse.COO.from_numpy(dense)
+
+    def in_blocks(block):
+        return scipy.sparse.csr_array(block.to_scipy_sparse()).tobsr((2, 3))
+
+    lazy = da.from_array(matrix, chunks=(4, 9), asarray=False)
+    padded = lazy.map_blocks(in_blocks, dtype=float, meta=scipy.sparse.csr_array((0, 0)))
+    plain, found = (model(2, 2, missing=missing).fit(X) for X in (lazy, padded))
+    for one, two in zip(plain.state_.factors, found.state_.factors, strict=True):
+        np.testing.assert_array_equal(one, two)
+    filled = sparse.COO(matrix.coords, matrix.data, shape=matrix.shape, fill_value=1.0)
+    with pytest.raises(InputError, match="fill value 1"):
+        model(2, 2, missing=missing).fit(da.from_array(filled, chunks=(4, 9), asarray=False))
+
+
 def test_entries_held_out(tmp_path):
     tensor, _ = planted((30, 20, 10), 2, 0.3)
     noisy = sparse.COO(

@@ -100,6 +100,16 @@ def test_a_shape_may_be_larger_than_what_occurs() -> None:
         as_tensor(tensor, shape=(2, 5))
 
 
+@pytest.mark.parametrize("form", ["bsr", "dia"])
+def test_padding_is_no_entry(form: str) -> None:
+    dense = np.zeros((4, 6))
+    dense[[0, 1, 3], [2, 2, 5]] = 1, 2, 3
+    data = scipy.sparse.bsr_array(dense, blocksize=(2, 3)).asformat(form)
+    tensor = as_tensor(data, missing="unknown")
+    np.testing.assert_array_equal(tensor.coordinates, np.nonzero(dense))
+    assert tensor.values.tolist() == [1, 2, 3]
+
+
 def test_files(tmp_path: Path) -> None:
     path = tmp_path / "small.tns.gz"
     with gzip.open(path, "wt") as file:
