@@ -243,6 +243,7 @@ class CPModel(TransformerMixin):
             return rows
         others = [gram_of(factor) for m, factor in enumerate(factors) if m != place]
         products = TensorLayout.build(coordinates, values, shape).mttkrp(place, factors)
+        options["precision"] = state.factors[place].dtype
         solve_rows(products, product_of_grams(*others), rows, ones, **options)
         return rows
 

@@ -102,7 +102,7 @@ def others_updated(
         products = old[mode] @ before + layout.mttkrp(mode, factors)
         solve_rows(
             products, before + now, factors[mode], np.ones(len(before)),
-            nonnegative=nonnegative[mode],
+            nonnegative=nonnegative[mode], precision=state.factors[mode].dtype,
         )  # fmt: skip
     weights = np.ones(len(state.weights))
     factors[place] = old[place]

@@ -4,7 +4,8 @@ products (MTTKRP) ─┐
 V = ∗ other Grams ─┴─► solve_rows ─► U ─► column_products ─► λ ─► normalise_columns ─► gram_of
 
 V ≻ 0                U = M V⁻¹ by Cholesky
-V rank-deficient     U = M V⁺, the solution of least norm
+V rank-deficient     U = M V⁺, the solution of least norm; to the rounding of the factors, for what
+                     that adds to their Grams would pass for components of its own
 nonnegative          a few sweeps of HALS from the rows as they are
 """
 
@@ -19,7 +20,6 @@ from .kernels.dense import add_column_products, hals_rows, invert
 from .kernels.row_products import gram_of_rows, multiply_rows
 
 SWEEPS = 4  # of HALS: more of them cost more than another iteration gains
-_EPSILON = float(np.finfo(np.float64).eps)
 
 
 def gram_of(rows: NDArray[Any]) -> NDArray[np.float64]:
@@ -34,13 +34,14 @@ def column_products(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.float
     return sums
 
 
-def inverse_of(system: NDArray[np.float64]) -> NDArray[np.float64]:
-    """V⁻¹; V⁺ where V is singular to rounding; NaN where V overflowed."""
+def inverse_of(system: NDArray[np.float64], precision: Any) -> NDArray[np.float64]:
+    """V⁻¹; V⁺ where V is singular to the rounding of `precision`; NaN where V overflowed."""
     if not np.isfinite(system).all():
         return np.full_like(system, np.nan)
-    inverse, regular = invert(system, len(system) * _EPSILON)
+    smallest = len(system) * float(np.finfo(precision).eps)
+    inverse, regular = invert(system, smallest)
     if not regular:
-        inverse[:] = np.linalg.pinv(system, rcond=len(system) * _EPSILON, hermitian=True)
+        inverse[:] = np.linalg.pinv(system, rcond=smallest, hermitian=True)
     return inverse
 
 
@@ -53,6 +54,7 @@ def solve_rows(
     nonnegative: bool = False,
     ridge: float = 0.0,
     n_sweeps: int = SWEEPS,
+    precision: Any = None,
 ) -> None:
     """Put the rows of a factor that fit best, given all other factors, over `rows`.
 
@@ -72,13 +74,16 @@ def solve_rows(
         Added to the diagonal of V.
     n_sweeps : int
         Of HALS over the components.
+    precision : dtype, optional
+        Of the factors that V was made of; default: that of `rows`.
     """
     if ridge:
         system = system + ridge * np.eye(len(system))
     if nonnegative:
         hals_rows(products, system, weights, n_sweeps, rows)
     else:
-        multiply_rows(products, inverse_of(system), rows)
+        precision = rows.dtype if precision is None else precision
+        multiply_rows(products, inverse_of(system, precision), rows)
 
 
 def normalise_columns(rows: NDArray[Any], weights: NDArray[np.float64]) -> None:

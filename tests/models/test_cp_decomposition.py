@@ -12,6 +12,8 @@ import pytest
 import sparse
 import xarray as xr
 from dense_cp import dense_cp, whole
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.base import clone
 
 import daskpart
@@ -160,6 +162,27 @@ def test_one_iteration_more_is_of_one_start(tensor, monkeypatch):
     one = model(n_init=1, max_iter=2).fit(tensor)
     for mine, theirs in zip(several.state_.factors, one.state_.factors, strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+@given(
+    st.sampled_from([(60, 5), (40, 25), (20, 12, 1), (15, 12, 10)]),
+    st.integers(1, 3),
+    st.sampled_from([1, 3]),
+)
+def test_more_components_than_there_are_in_float32(shape, n_true, n_ranks):
+    """Rounding of factors is no component: dividing by it gave a fit of minus millions."""
+    random = np.random.default_rng(n_true)
+    X = whole([random.random((n, n_true)) for n in shape], np.ones(n_true))
+    first, n_first = X.astype(np.float32), shape[0] // 2
+    fitted = model(n_true + 4, n_ranks=n_ranks, max_iter=30).fit(named_rows(first[:n_first]))
+    assert fitted.history_["fit"].min() > 0.5 and fitted.fit_ > 0.95
+    rows = fitted.transform(named_rows(first[n_first:]), mode=0)
+    found = whole([rows.to_numpy(), *fitted.state_.factors[1:]], fitted.state_.weights)
+    assert np.linalg.norm(found - X[n_first:]) < 0.05 * np.linalg.norm(X)
+
+
+def named_rows(array):
+    return xr.DataArray(sparse.COO.from_numpy(array), coords={"dim_0": np.arange(len(array))})
 
 
 def test_given_factors_and_singular_vectors(tensor):
