@@ -177,6 +177,9 @@ def _as_vector(labels: Any) -> np.ndarray:
     if isinstance(vector, np.ndarray):
         return vector.reshape(-1)
     kinds = {type(label) for label in vector}
+    # single labels of a labelled array; times of pandas have to_numpy, too
+    if any(hasattr(kind, "to_numpy") and hasattr(kind, "ndim") for kind in kinds):
+        return _as_vector([np.asarray(label)[()] for label in vector])
     if len(kinds) > 1 and str in kinds:  # numpy would turn the numbers of a mixed list into text
         return np.array([*vector, None], dtype=object)[:-1]
     return np.asarray(vector).reshape(-1)

@@ -162,7 +162,7 @@ def positions_of(state: CPState, indices: Any, *, strict: bool = True) -> NDArra
             )
         columns = list(indices.T)
     else:
-        wrong = [row for row in indices if np.ndim(row) != 1 or len(row) != n_modes]
+        wrong = [row for row in indices if not _is_row(row) or len(row) != n_modes]
         if wrong:
             raise InputError(f"{wrong[0]!r} does not name {n_modes} indices, one a mode")
         columns = [list(column) for column in zip(*indices, strict=True)] or [[]] * n_modes
@@ -171,6 +171,11 @@ def positions_of(state: CPState, indices: Any, *, strict: bool = True) -> NDArra
         index.positions(column, "predict with unknown='nan'") if strict else index.find(column)
         for index, column in zip(indexes, columns, strict=True)
     ])  # fmt: skip
+
+
+def _is_row(indices: Any) -> bool:
+    # no look inside lists and tuples: numpy makes no array of labels that are arrays themselves
+    return isinstance(indices, list | tuple) or np.ndim(indices) == 1
 
 
 class Aligned:

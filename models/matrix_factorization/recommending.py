@@ -286,7 +286,7 @@ class Recommender(FactorModel):
 
 
 def _listed(labels: Any) -> Any:
-    return [labels] if np.ndim(labels) == 0 else labels
+    return labels if isinstance(labels, list | tuple) or np.ndim(labels) else [labels]
 
 
 def _similar(factors: np.ndarray, labels: LabelIndex, asked: Any, n: int) -> pd.DataFrame:

@@ -325,6 +325,17 @@ def test_labels_are_positions_where_the_fit_had_none(missing):
         fitted.score(lines.assign(mode_0=lines["mode_0"] + 1))
 
 
+def test_indices_may_be_read_off_the_factors(tensor):
+    """As xarray gives them: arrays without a dimension."""
+    labels = {"dim_0": [f"u{i}" for i in range(30)], "dim_2": WORDS}
+    result = model().fit(xr.DataArray(tensor, coords=labels))
+    rows, words = (result.factors_[dim][dim] for dim in ("dim_0", "dim_2"))
+    expected = result.reconstruct([("u3", 4, "word6"), ("u5", 1, "word0")])
+    found = result.reconstruct([(rows[3], 4, words[6]), (rows[5], 1, words[0])])
+    np.testing.assert_array_equal(found, expected)
+    assert result.predict((rows[3], 4, words[6])) == expected[0]
+
+
 def test_reconstruct_one_index(tensor, fitted):
     dense = whole(fitted.state_.factors, fitted.state_.weights)
     assert fitted.reconstruct((3, 4, 6)) == pytest.approx(dense[3, 4, 6])

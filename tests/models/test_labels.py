@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,6 +76,14 @@ def test_times_and_intervals_are_kept_without_pickle(labels):
     assert list(map(str, found)) == list(map(str, labels))
     if description["kind"] == "zoned":
         assert str(found[0].tz) == str(labels[0].tz)
+
+
+@pytest.mark.parametrize("labels", [*OF_PANDAS.values(), ["ann", "bob"], [3, 5]])
+def test_single_labels_are_found_whatever_holds_them(labels):
+    labels = pd.unique(np.asarray(labels, dtype=object))
+    index = LabelIndex(labels, len(labels), "day")
+    for asked in ([*labels], [*xr.DataArray(labels)], [*xr.DataArray(labels)[::-1]][::-1]):
+        assert index.positions(asked).tolist() == [*range(len(labels))]
 
 
 def test_labels_of_other_types_are_refused():

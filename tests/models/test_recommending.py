@@ -325,6 +325,20 @@ def test_recommend_one_user_or_none(model, plain_model):
     assert len(plain_model.recommend(1, n=99)) == unseen
 
 
+def test_labels_may_be_read_off_the_factors(model):
+    """As xarray gives them: arrays without a dimension, single or in a list."""
+    people, films = model.user_factors_["person"], model.item_factors_["film"]
+    for asked, plain in ((people[1], "bob"), ([*people], [*USERS]), (people, [*USERS])):
+        expected = model.recommend(plain, n=2)
+        pd.testing.assert_frame_equal(model.recommend(asked, n=2), expected)
+    similar = model.similar_items([*films[:2]], n=1)
+    assert similar["film"].tolist() == [10, 20]
+    expected = model.predict([("ann", 10), ("bob", 20)])
+    np.testing.assert_array_equal(
+        model.predict([*zip(people[:2], films[:2], strict=True)]), expected
+    )
+
+
 def test_recommend_asks_for_what_it_needs(model):
     for wrong in (0, -1, 1.5, True, "a", None):
         with pytest.raises(InputError, match=r"n is .*(whole number|must be).* at least 1"):
