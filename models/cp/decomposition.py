@@ -170,7 +170,8 @@ class CPModel(TransformerMixin):
         Raises
         ------
         InputError
-            For modes or labels that the decomposition does not have, or other extents.
+            For modes or labels that the decomposition does not have, other extents, or values that
+            are all 0.
         """
         state = self._fitted()
         if self.missing == "unknown":

@@ -55,12 +55,15 @@ class Entries:
         Raises
         ------
         InputError
-            For modes or indices that the state does not have, and values that are not finite.
+            For modes or indices that the state does not have, values that are not finite, and
+            when there are none.
         """
         import pandas as pd  # here, as ranks import this module
 
         if isinstance(data, pd.DataFrame | list):
             indices, numbers = columns_of(data, values)
+            if not len(numbers):
+                raise InputError("no entries were given: the table has no lines; give at least one")
             positions, numbers = positions_of(state, indices), numbers.astype(np.float64)
             refuse_nonfinite(numbers, [*positions], state.dims, "values",
                              [state.labels.get(dim) for dim in state.dims])  # fmt: skip
@@ -79,7 +82,12 @@ class Entries:
         return self.values - values_at(state, self.positions)
 
     def fit(self, state: CPState) -> float:
-        """1 − ‖x − x̂‖/‖x‖ over these entries."""
+        """1 − ‖x − x̂‖/‖x‖ over these entries (InputError where all are 0)."""
+        if not self.values.any():
+            raise InputError(
+                "all values are 0, and the fit, 1 − ‖x − x̂‖/‖x‖, divides by their norm: give other "
+                "entries beside them, or judge errors by predict"
+            )
         return 1.0 - float(np.linalg.norm(self.errors(state)) / np.linalg.norm(self.values))
 
 

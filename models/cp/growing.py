@@ -122,6 +122,6 @@ def _more_labels(known: NDArray, given: NDArray | None, dim: str) -> NDArray:
     if twice.any():
         raise InputError(
             f"{int(twice.sum())} of the {dim} slices are in the model already, such as "
-            f"{given[twice][0]!r}: leave them out, or fit anew with all data"
+            f"{given[twice][:1].tolist()[0]!r}: leave them out, or fit anew with all data"
         )
     return every

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 import scipy.sparse
 
+from daskpart._floor.checks import real_numbers
 from daskpart._floor.checksum import checksum
 from daskpart.containers.matrix import (
     Columns,
@@ -248,6 +249,7 @@ def _weights_of(
                 f"sample_weight has length {len(given)} for {len(values)} stored ratings: give one "
                 "a rating, in the order in which X has them, or a container of their pattern"
             )
+        real_numbers(given, "sample weight")  # else they were refused as ratings
         with warnings.catch_warnings():  # of ratings that come twice it was said already
             warnings.simplefilter("ignore", DaskpartWarning)
             weights = from_triples(rows, items, np.asarray(given), *more, repeats=repeats)

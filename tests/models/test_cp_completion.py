@@ -453,3 +453,8 @@ def test_bad_validation():
         for call in (fitted.score, lambda it: model().fit(tensor, validation=it)):
             with pytest.raises(InputError, match=rf"1 of 2 values are NaN .*\({wrong}\) at mode_0"):
                 call(broken)
+    for call in (fitted.score, lambda it: model(patience=1).fit(tensor, validation=it)):
+        with pytest.raises(InputError, match="the table has no lines; give at least one"):
+            call(entries[:0].assign(value=0.0))
+    with pytest.raises(InputError, match="all values are 0, and the fit"):
+        fitted.score(entries.assign(value=0.0))

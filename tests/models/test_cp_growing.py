@@ -125,7 +125,7 @@ def test_positions_go_on_where_there_are_no_names():
 @pytest.mark.parametrize(
     ("change", "mode", "words"),
     [
-        (lambda X: X.isel(month=slice(14, 18)), "month", "2 of the month slices .* such as"),
+        (lambda X: X.isel(month=slice(14, 18)), "month", "2 of the month slices .* such as 14:"),
         (lambda X: X.isel(month=slice(16, 18)), "town", "mode='town' is unknown"),
         (lambda X: X.isel(month=slice(16, 18)).drop_vars("month"), "month", "give the new ones"),
         (lambda X: X.isel(month=slice(16, 18)).assign_coords(month=["a", "b"]), "month", "kind"),
