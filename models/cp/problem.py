@@ -152,10 +152,14 @@ class MemoryTensor(TensorProblem):
         return split_nonzeros(self.tensor, plan.parts, plan.n_ranks)
 
     @cached_property
-    def _fingerprint(self) -> str:
+    def _stored(self) -> str:
         found = checksum(self.tensor.coordinates, self.tensor.values)
         return f"{self.tensor.nnz} nonzeros, checksum {found:08x}"
 
     def fingerprint(self) -> str:
-        """A short text that differs for other nonzeros."""
-        return self._fingerprint
+        """A short text that differs for other nonzeros, and other extents."""
+        return f"{' × '.join(map(str, self.shape))}, {self._stored}"
+
+    def identity(self) -> dict[str, Any]:
+        """What must be equal for a resumed fit to be the same fit."""
+        return {**super().identity(), "data": self._stored}

@@ -124,14 +124,15 @@ class Ratings(Problem):
         return user, item
 
     @cached_property
-    def _fingerprint(self) -> str:
+    def _stored(self) -> str:
         if not self.in_memory:
             return f"lazy {self.shape}"
         return _words_of(self.matrix)
 
     def fingerprint(self) -> str:
-        """A short text that differs for other ratings."""
-        return self._fingerprint
+        """A short text that differs for other ratings, and other numbers of users and items."""
+        n_users, n_items = self.shape
+        return f"{n_users} × {n_items}, {self._stored}" if self.in_memory else self._stored
 
     def fingerprint_of_validation(self) -> str:
         """A short text that differs for other held-out ratings."""
@@ -139,8 +140,8 @@ class Ratings(Problem):
 
     def identity(self) -> dict[str, Any]:
         """What must be equal for a resumed fit to be the same fit."""
-        weights = {} if self.weights is None else {"weights": Ratings(self.weights).fingerprint()}
-        return {"data": self.fingerprint(), "shape": [*self.shape], **weights}
+        weights = {} if self.weights is None else {"weights": _words_of(self.weights)}
+        return {"data": self._stored, "shape": [*self.shape], **weights}
 
     def blank(self, n_components: int, kind: type[Blank] = MFState) -> Blank:  # type: ignore[assignment]
         """A state of zeros with the shape, labels and names of these ratings."""

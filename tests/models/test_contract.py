@@ -18,9 +18,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
+import daskpart
 from daskpart.collectives.transports.threads import ThreadsCommunicator
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 from daskpart.models.base import trainer
@@ -266,6 +268,23 @@ def test_a_plan_of_other_data_is_refused(case):
     data[0] = data[0] * 2
     with pytest.raises(InputError, match="made for other data"):
         case.make().fit(*data, plan=plan)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [daskpart.MatrixFactorization, daskpart.ImplicitFactorization, daskpart.CPDecomposition],
+)
+def test_a_plan_of_the_same_entries_in_another_shape_is_refused(make):
+    """Its ranks would have rows that are not there, or lack some that are."""
+    rows, columns = np.arange(30) % 10, np.arange(30) % 7
+    few, many = (
+        scipy.sparse.coo_array((rows + 1.0, (rows, columns)), shape=shape)
+        for shape in ((10, 7), (13, 9))
+    )
+    model = make(2, n_ranks=2, max_iter=1, transport="local")
+    for planned, fitted in ((few, many), (many, few)):
+        with pytest.raises(InputError, match=r"other data \(\d+ × \d, 30 .* \(\d+ × \d, 30"):
+            model.fit(fitted, plan=model.plan(planned))
 
 
 def test_a_plan_with_a_parameter_that_the_model_lacks_is_refused(case):
