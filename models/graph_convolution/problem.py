@@ -176,9 +176,10 @@ class GraphProblem(Problem):
         elif X is not None:
             arrays.append(X)
         found = checksum(*arrays, self.targets.values, self.training, self.validation)
+        features = "" if X is None else f" with {X.shape[1]} features"
         return (
-            f"{self.n_vertices} vertices, {self.adjacency.nnz} edges, {int(self.training.sum())} "
-            f"of them to train on, checksum {found:08x}"
+            f"{self.n_vertices} vertices{features}, {int(self.training.sum())} of them to train "
+            f"on, {self.adjacency.nnz} edges, checksum {found:08x}"
         )
 
     def fingerprint(self) -> str:

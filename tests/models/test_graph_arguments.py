@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.base import clone
 from test_graph_convolution import features, graph, labels, model, weights_of
 
-from daskpart import GCNRegressor
+from daskpart import GCNClassifier, GCNRegressor
 from daskpart.data_models import LayerSampler, NeighbourSampler, VertexSampler
 from daskpart.errors import InputError
 from daskpart.models.optimisation.optimisers import Adam
@@ -96,3 +97,18 @@ def test_a_small_graph_takes_no_more_ranks_than_vertices(n, batch_size, monkeypa
     assert fitted.partition_.n_parts == n
     with pytest.raises(InputError, match="8 ranks need as many vertices"):
         fitted.set_params(n_ranks=8).fit(np.ones((n, 2)), np.arange(n))
+
+
+def test_a_plan_and_a_checkpoint_know_the_number_of_features(tmp_path):
+    """The entries of sparse features alone do not tell it."""
+    coordinates, y = (np.arange(12), np.arange(12) % 6), np.arange(12) % 2
+    few, many = (
+        scipy.sparse.csr_array((np.ones(12), coordinates), shape=(12, width)) for width in (6, 9)
+    )
+    for name, first, second in (("few.npz", few, many), ("many.npz", many, few)):
+        network = GCNClassifier(max_iter=1, transport="local", checkpoint_path=tmp_path / name)
+        with pytest.raises(InputError, match=r"other data .*vertices with \d features"):
+            network.fit(second, y, plan=network.plan(first, y))
+        network.fit(first, y)
+        with pytest.raises(InputError, match=r"vertices with \d features"):
+            network.set_params(resume=True, max_iter=2).fit(second, y)
