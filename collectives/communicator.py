@@ -227,10 +227,8 @@ class Communicator(ABC):
             ``function(state, *values, **static)`` gives the new state; see `map`.
         state : PerRank
             Spent by this: go on with what comes back.
-        *values : PerRank or Replicated
-            Not to be changed.
-        **static : object
-            Small plain values, the same on every rank.
+        *values, **static
+            As of `map`; the values are not to be changed.
 
         Raises
         ------
@@ -375,8 +373,7 @@ class Communicator(ABC):
             ``combine(state, inbox, *values, **static)`` gives the new state, without `state` where
             that is None; of a `post` it gets an `Inbox`, of a `post_values` a `ValueInbox`. It is
             called on every rank, with an empty inbox where nothing arrives.
-        *values : PerRank or Replicated
-        **static : object
+        *values, **static
             As of `map`.
 
         Raises
@@ -594,7 +591,10 @@ def unchanged(value: Any, *others: Any) -> Any:
 
 
 def duplicate(value: Any) -> Any:
-    """A copy that shares nothing: ``value.copy()`` where an object offers it, else a deep copy."""
+    """A copy that shares nothing: ``value.copy()`` where an object offers it, else a deep copy.
+
+    Of an array it lies in memory as the array does: else a sum of it could have other bits.
+    """
     if isinstance(value, (dict, list, set)) or not callable(getattr(value, "copy", None)):
         return copy.deepcopy(value)
-    return value.copy()
+    return value.copy(order="K") if isinstance(value, np.ndarray) else value.copy()

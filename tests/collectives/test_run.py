@@ -233,3 +233,32 @@ def test_a_result_is_the_ranks_own(make_communicator, length):
     mine = np.ones(2)
     theirs = communicator.replicated(mine).result()
     assert theirs is not mine
+
+
+def column_by_column(rank):
+    """Numbers of very unequal size, so that another order of adding gives other bits."""
+    random = np.random.default_rng(rank)
+    return np.asfortranarray(random.standard_normal((50, 40)) * 10.0 ** random.integers(-6, 7, 40))
+
+
+def sums_as_they_lie(comm, ranks):
+    """NumPy adds up an array in the order in which it lies in memory."""
+    given = comm.map(column_by_column, ranks)
+    first = comm.fold(given, each_sum).result()
+    state = comm.update(increment, given)
+    return first, comm.fold(state, each_sum).result(), comm.map(np.sum, state)
+
+
+def each_sum(arrays):
+    return [float(array.sum()) for array in arrays]
+
+
+def test_arrays_lie_as_the_text_made_them(make_communicator):
+    communicator = make_communicator(3)
+    given = [column_by_column(rank) for rank in range(3)]
+    changed = [increment(array.copy(order="K")) for array in given]
+    first, second, third = communicator.run(sums_as_they_lie, communicator.values([0, 1, 2]))
+    assert first == each_sum(given) != each_sum(map(np.ascontiguousarray, given))
+    assert second == communicator.gather(third) == each_sum(changed)
+    held = communicator.update(increment, communicator.values(given))
+    assert communicator.gather(communicator.map(np.sum, held)) == each_sum(changed)
