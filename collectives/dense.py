@@ -256,7 +256,13 @@ def _received(rows: NDArray[Any], layout: Layout) -> NDArray[Any]:
 
 
 def _of_root(value: Any, rank: int, *, root: int) -> Any:
-    return np.array(value) if rank == root else None
+    if rank != root:
+        return None
+    array = np.array(value)
+    if array.dtype.hasobject:
+        held = type(value).__name__
+        raise InputError(f"Rank {rank}, the root, holds {held}: give it an array or number.")
+    return array
 
 
 def _pack_value(value: NDArray[Any], positions: NDArray[np.int64]) -> NDArray[Any]:

@@ -43,7 +43,7 @@ from daskpart.errors import InputError
 
 from .communicator import Communicator, PerRank, collective
 from .messages import Inbox, PreparedPlan
-from .reduction import SUM, Reduction, combine_rows, pack_rows, place_rows
+from .reduction import SUM, Reduction, as_given, combine_rows, pack_rows, place_rows
 from .routes import PreparedEmbedding, RankRoutes
 
 
@@ -293,9 +293,10 @@ def combine_slots(
         if len(here.ending):
             buffer.arrived.append((source, here.ending_positions, rows[here.ending]))
         held[here.first_slots] = rows[here.first]
-        pair = rows[here.meeting], held[here.meeting_slots]
-        combined = reduction.combine(*(pair if source < inbox.rank else pair[::-1]))
-        held[here.meeting_slots] = combined
+        if len(here.meeting):
+            pair = rows[here.meeting], held[here.meeting_slots]
+            ordered = pair if source < inbox.rank else pair[::-1]
+            held[here.meeting_slots] = reduction.combined(*ordered)
     return buffer
 
 
@@ -325,7 +326,7 @@ def unpack_buffer(
 def payload_of(buffer: ForwardingBuffer, given: Any) -> Any:
     """The combined payload: an array, or a plain number if the rank gave a number."""
     assert buffer.payload is not None
-    return buffer.payload.copy() if isinstance(given, np.ndarray) else buffer.payload.item()
+    return as_given(buffer.payload.copy(), given)
 
 
 @cache

@@ -31,7 +31,7 @@ from .communicator import Communicator, PerRank, collective
 from .hypercube import hypercube_edges
 from .large_arrays import copied
 from .messages import Exchange, Payload, ValueInbox
-from .reduction import SUM, Reduction, require_reduction
+from .reduction import SUM, Reduction, as_given, require_reduction
 from .sparse_allreduce import PendingAllreduce, agreed_streams
 from .sparse_steps import core_of, steps_of
 from .stream import Stream, stream_of_all
@@ -128,7 +128,7 @@ def _combined(
 ) -> NDArray[Any]:
     if not inbox.sources:
         return own
-    source, other = inbox.sources[0], inbox.payloads[0][0][0]
+    source, other = inbox.sources[0], inbox.payloads[0][0][0, ...]  # no scalar: an array
     if own.dtype != other.dtype or own.shape != other.shape:
         what = f"an allreduce ({reduction.name})"
         require_same_arrays(what, (inbox.rank, own), (source, other))
@@ -166,7 +166,6 @@ def _alone(value: Any, *, reduction: Reduction) -> Any:
 def _as_given(total: Any, given: Any) -> Any:
     """The result in the form in which the value was given."""
     array = total.to_numpy() if isinstance(total, Stream) else np.asarray(total)
-    if not isinstance(given, np.ndarray):
-        return array.item()
     # what arrived, or was sent, belongs to another rank too
-    return copied(array) if array is given or not array.flags.writeable else array
+    own = copied(array) if array is given or not array.flags.writeable else array
+    return as_given(own, given)

@@ -99,7 +99,12 @@ class Reduction:
         total = self.alone(first).copy()
         for value in values[1:]:
             total = self.combined(total, np.asarray(value), total)
-        return total if isinstance(values[0], np.ndarray) else total.item()
+        return as_given(total, values[0])
+
+
+def as_given(total: NDArray[Any], given: Any) -> Any:
+    """A result as a plain number, if the rank gave one and no array, nor a list."""
+    return total if isinstance(given, np.ndarray) or total.ndim else total.item()
 
 
 def _lowest(dtype: np.dtype[Any]) -> Any:
@@ -194,10 +199,10 @@ def combine_rows(state: NDArray[Any], inbox: Inbox, *, reduction: Reduction = SU
     n_before = bisect(inbox.sources, inbox.rank)
     if n_before:
         positions, rows = _combined(inbox, n_before, len(state), reduction)
-        state[positions] = reduction.combine(rows, state[positions])
+        state[positions] = reduction.combined(rows, state[positions])
     after = zip(inbox.positions[n_before:], inbox.payloads[n_before:], strict=True)
     for positions, rows in after:
-        state[positions] = reduction.combine(state[positions], rows)
+        state[positions] = reduction.combined(state[positions], rows)
     return state
 
 
@@ -219,7 +224,7 @@ def _combined(
     arrived[:] = False
     for positions, rows in zip(inbox.positions[:n_sources], inbox.payloads, strict=False):
         place, meets = place_of[positions], arrived[positions]
-        combined = reduction.combine(total[place[meets]], rows[meets])
+        combined = reduction.combined(total[place[meets]], rows[meets])
         total[place] = rows
         total[place[meets]] = combined
         arrived[positions] = True

@@ -28,6 +28,7 @@ from daskpart.collectives import (
     barrier,
     expand,
     expand_plan,
+    hypercube_allreduce,
     pack_rows,
     place_rows,
     reduce_plan,
@@ -86,6 +87,19 @@ def test_allreduce_and_barrier(make_communicator):
     barrier(communicator)
     assert communicator.counters.of("barrier")["messages_sent"].tolist() == [2, 1, 1]
     assert communicator.counters.rows_sent.sum() == 0
+
+
+@pytest.mark.parametrize("reduction", [SUM, MAX])
+def test_lists_come_to_arrays(make_communicator, reduction):
+    communicator = make_communicator(3)
+    for given in ([[1, 2], [5, 4], [3, 6]], [[1], [2], [3]], [(), (), ()]):
+        values, expected = communicator.values(given), reduction.combine.reduce(given)
+        found = [allreduce(communicator, values, reduction).result()]
+        for halving in (False, True):
+            total = hypercube_allreduce(communicator, values, reduction, halving=halving)
+            found.extend(communicator.gather(total))
+        assert all(isinstance(each, np.ndarray) for each in found)
+        assert [each.tolist() for each in found] == [expected.tolist()] * 7
 
 
 def test_counters_see_what_was_packed(make_communicator):

@@ -273,6 +273,13 @@ def test_bad_input(algorithm):
         for root in (3, -1, 0.5, "0", True):
             with pytest.raises(InputError, match="root is"):
                 broadcast(communicator, rows, root)
+        for nothing in (None, {}, 2**70):
+            with pytest.raises(InputError, match="Rank 1, the root, holds"):
+                values = communicator.values([1, nothing, 1])
+                broadcast(communicator, values, 1, algorithm)
+        words = communicator.values([np.array(["ab", "cd", "ef"])] * 3)
+        with pytest.raises(InputError, match="dtype <U2 don't combine"):
+            reduce_scatter(communicator, words, algorithm=algorithm)
         with pytest.raises(InputError, match="use one of 'hypercube', 'direct'"):
             allgather(communicator, rows, algorithm="ring")
         dtypes = communicator.values([np.zeros(3), np.zeros(3), np.zeros(3, int)])

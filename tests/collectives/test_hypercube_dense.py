@@ -95,7 +95,7 @@ def test_reductions_dtypes_and_shapes_in_turn_in_one_batch(make_communicator, n_
     calls = [
         (reduction, dtype, shape)
         for shape in ((), (2, 2))
-        for dtype in (np.float64, np.int64)
+        for dtype in (np.float64, np.int64, np.dtype(">f4"))
         for reduction in (SUM, MAX, WEAVE, SUM)
     ]
     given, totals = [], []
