@@ -4,10 +4,12 @@
 
 A communicator of MPI's own between the workers (`Create_group`) keeps these messages apart from all
 others, a tag for each pair of ranks keeps them in order, though several ranks may live in a
-process. Every wait tests, gives the processor away, and looks at the time and at what stopped the
-run: a blocking receive would spin, and ranks may share cores. Only the rest of a message whose
-beginning is here is waited for in a stopped run too, as the next run would meet it. What MPI may
-still read or write is kept until it has done so, also where nobody waits for it any more.
+process. MPI gives the number of one that was closed to the next, and with it what nobody took: so a
+header names the session, and what is of another is dropped. Every wait tests, gives the processor
+away, and looks at the time and at what stopped the run: a blocking receive would spin, and ranks
+may share cores. Only the rest of a message whose beginning is here is waited for in a stopped run
+too, as the next run would meet it. What MPI may still read or write is kept until it has done so,
+also where nobody waits for it any more.
 """
 
 from __future__ import annotations
@@ -158,7 +160,7 @@ class MpiEndpoint(Endpoint):
             else:
                 to.append(self._to[destination])
         if to:
-            header, buffers = wire.pack(payload, tuple(call))
+            header, buffers = wire.pack(payload, (self._session.spec.run_id, *call))
             self._group.send([header, *buffers], to)
 
     def receive(self, call: Call, source: int) -> Any:
@@ -213,12 +215,13 @@ class MpiEndpoint(Endpoint):
                 f"A message of rank {source} did not come whole before; make a new communicator."
             )
         group = self._group
-        message = group.comm.Improbe(*self._from[source], self._status)
-        if message is None:
-            return None
-        header = bytearray(self._status.Get_count(group.mpi.BYTE))
-        self._finish(message.Irecv([header, group.mpi.BYTE]), header, source)
-        return wire.unpack(header, partial(self._next_buffer, source))
+        while message := group.comm.Improbe(*self._from[source], self._status):
+            header = bytearray(self._status.Get_count(group.mpi.BYTE))
+            self._finish(message.Irecv([header, group.mpi.BYTE]), header, source)
+            (name, *call), payload = wire.unpack(header, partial(self._next_buffer, source))
+            if name == self._session.spec.run_id:
+                return tuple(call), payload
+        return None
 
     def _next_buffer(self, source: int, size: int) -> NDArray[np.uint8]:
         """A large array of the message whose header is here."""

@@ -33,6 +33,8 @@ from spmd_steps import (
     assert_threads_run_at_once,
     assert_timeout_names_both,
     assert_two_runs_do_not_mix,
+    pack_arrays,
+    ring,
     ring_of_values,
 )
 
@@ -85,6 +87,7 @@ def faults(client):
     assert_cancelled_run_ends(make, client)
     assert_a_rank_that_ends_is_told(make, client)
     ctrl_c_amid_a_sweep(client)
+    messages_that_nobody_took(make)
     more_ranks_than_threads(client)
     a_client_that_goes_away(client)
     assert not any(client.run(groups).values())
@@ -124,6 +127,19 @@ def ctrl_c_amid_a_sweep(client):
             mpi.run(fail, numbers)
         assert mpi.run(many_sums, numbers, n=50).result() == 4
         timer.join()
+
+
+def post_only(comm, values):
+    comm.post_values(ring(comm.n_ranks), values, pack_arrays)
+
+
+def messages_that_nobody_took(make):
+    """They are of the same run and call as those of the next communicator."""
+    for shapes in ([(2, 3)], [(300, 200)]):
+        with make(3) as mpi:
+            mpi.run(post_only, mpi.values([tuple(np.full(shape, 9.0) for shape in shapes)] * 3))
+        with make(3) as mpi:
+            ring_of_values(mpi, shapes)
 
 
 def groups():

@@ -22,7 +22,7 @@ class HalfCome:
 
     def __init__(self):
         self.come = False
-        self.header = wire.pack(np.ones(2), tuple(CALL))[0]
+        self.header = wire.pack(np.ones(2), ("abc", *CALL))[0]
         self.given = iter([self])
         self.requests = weakref.WeakSet()
 
@@ -93,7 +93,7 @@ def test_a_sweep_leaves_no_receive_under_way_without_its_buffer(endpoint):
 def test_a_sweep_waits_for_what_has_begun_to_come(message):
     """A later run collects it."""
     mailbox = Mailbox(0, timeout=20.0)
-    session = SimpleNamespace(mailboxes={0: mailbox}, spec=SimpleNamespace(run_id="abd"))
+    session = SimpleNamespace(mailboxes={0: mailbox}, spec=SimpleNamespace(run_id="abc"))
     endpoint = mpi.MpiEndpoint(session, 0, (0, 1))
     endpoint.connect()
     whole = threading.Timer(4 * mpi._SWEEP_SECONDS, setattr, (message, "come", True))
@@ -118,3 +118,17 @@ def test_what_follows_a_message_that_did_not_come_whole_is_not_read(endpoint, me
     with pytest.raises(TimeoutError, match="rank 1 did not come whole before; make a new"):
         endpoint.receive(CALL, 1)
     assert next(message.given) is message
+
+
+def test_what_nobody_took_of_a_session_before_is_dropped(message):
+    """It has the same run and call."""
+    session = SimpleNamespace(mailboxes={0: Mailbox(0, 0.05)}, spec=SimpleNamespace(run_id="abc"))
+    endpoint = mpi.MpiEndpoint(session, 0, (0, 1))
+    endpoint.connect()
+    message.come, ours = True, message.header
+    message.header = wire.pack(np.zeros(2), ("def", *CALL))[0]
+    with pytest.raises(TimeoutError, match=r"Rank 0 waited 0.05 s"):
+        endpoint.receive(CALL, 1)
+    message.header, message.given = ours, iter([message])
+    np.testing.assert_array_equal(endpoint.receive(CALL, 1), np.ones(2))
+    endpoint.close(whole=False)
