@@ -261,7 +261,7 @@ class Communicator(ABC):
         """
         if isinstance(plan, EmbeddedPlan):
             return prepare_embedding(self, plan, numbering, label)
-        return self.prepare_all([plan], numbering, [label or plan.kind])[0]
+        return self.prepare_all([plan], numbering, [label] if label else None)[0]
 
     def prepare_all(
         self, plans: Sequence[Plan], numbering: PerRank, labels: Sequence[str] | None = None

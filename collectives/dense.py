@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskpart._floor.checks import one_of, whole_number
+from daskpart._floor.checks import one_of, whole_number, without_mask
 from daskpart.errors import InputError
 
 from .communicator import Communicator, PerRank, collective
@@ -230,7 +230,8 @@ def _with_room(
     value: Any, layout: Layout, *, stacked: bool = False, own_first: bool = False
 ) -> NDArray[Any]:
     """The given rows, first or in their place, among those that will arrive."""
-    given = np.asarray(value)[None] if stacked else np.asarray(value)
+    array = without_mask(value, f"rows of rank {layout.rank}")
+    given = array[None] if stacked else array
     _check_rows(given, layout.n_given, layout.rank)
     rows = np.empty((layout.n_room, *given.shape[1:]), dtype=given.dtype)
     begin = 0 if own_first else layout.begin
@@ -239,7 +240,7 @@ def _with_room(
 
 
 def _whole(given: Any, layout: Layout, *, reduction: Reduction) -> NDArray[Any]:
-    rows = reduction.alone(np.array(given))
+    rows = reduction.alone(without_mask(given, f"rows of rank {layout.rank}").copy())
     _check_rows(rows, layout.n_room, layout.rank)
     return rows
 
@@ -258,7 +259,7 @@ def _received(rows: NDArray[Any], layout: Layout) -> NDArray[Any]:
 def _of_root(value: Any, rank: int, *, root: int) -> Any:
     if rank != root:
         return None
-    array = np.array(value)
+    array = without_mask(value, f"values of rank {rank}").copy()
     if array.dtype.hasobject:
         held = type(value).__name__
         raise InputError(f"Rank {rank}, the root, holds {held}: give it an array or number.")

@@ -38,11 +38,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.checks import ranks_disagree, require_same_arrays
+from daskpart._floor.checks import ranks_disagree, require_same_arrays, without_mask
 from daskpart.errors import InputError
 
 from .communicator import Communicator, PerRank, collective
-from .messages import Inbox, PreparedPlan
+from .messages import Inbox, PreparedPlan, require_prepared
 from .reduction import SUM, Reduction, as_given, combine_rows, pack_rows, place_rows
 from .routes import PreparedEmbedding, RankRoutes
 
@@ -78,7 +78,7 @@ def expand_allreduce(
         The payload is the same to the bit on every rank; values combine in the order of the
         hypercube, so `allreduce` may differ in the last bits.
     """
-    prepared.require("expand")
+    require_prepared(prepared, "expand")
     return run_embedded(
         communicator, prepared, values, pack, place, static, SUM, payload, payload_reduction
     )
@@ -111,7 +111,7 @@ def reduce_allreduce(
     new states, payload : PerRank
         As of `expand_allreduce`.
     """
-    prepared.require("reduce")
+    require_prepared(prepared, "reduce")
     combine = combine or partial(combine_rows, reduction=reduction)
     return run_embedded(
         communicator, prepared, values, pack, combine, static, reduction, payload, payload_reduction
@@ -196,7 +196,7 @@ class ForwardingBuffer:
     def begin_payload(self, payload: Any, reduction: Reduction) -> None:
         """Take the rank's own payload, if the plan leaves room for it."""
         assert self.rows is not None
-        self.payload = reduction.alone(np.array(payload))
+        self.payload = reduction.alone(without_mask(payload, f"payload of rank {self.rank}").copy())
         nbytes, room = self.payload.nbytes, self.rows[self.n_slots :].nbytes
         if nbytes + 8 > room:
             row_bytes = room // self.payload_rows
@@ -241,7 +241,7 @@ def pack_buffer(
     """Pack the rows that start here into their slots."""
     buffer = ForwardingBuffer(routes.rank, len(routes.routed), payload_rows)
     if len(routes.start_positions) or payload:
-        packed = np.asarray(pack(state, routes.start_positions))
+        packed = without_mask(pack(state, routes.start_positions), f"rows of rank {routes.rank}")
         if packed.ndim == 0 or len(packed) != len(routes.start_positions):
             raise InputError(
                 f"Rank {routes.rank} packed an array of shape {packed.shape} for "

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.checks import require_same_arrays
+from daskpart._floor.checks import require_same_arrays, without_mask
 
 from .communicator import Communicator, PerRank, collective
 from .hypercube import hypercube_edges
@@ -104,7 +104,7 @@ def _doubling(
 
 
 def _pack_whole(value: Any, source: int, destinations: list[int]) -> list[Payload]:
-    return [(np.asarray(value)[None],)] * len(destinations)
+    return [(without_mask(value, f"values of rank {source}")[None],)] * len(destinations)
 
 
 def _combine_whole(
@@ -150,17 +150,21 @@ def _halving(
     )
     # not copied: a rank answers only when it has what was sent, so when this is over nothing is on
     # its way
-    streams = communicator.map(stream_of_all, values)
+    streams = communicator.map(_all_as_stream, values)
     state, _ = agreed_streams(communicator, streams, label)
     pending = PendingAllreduce(communicator, steps, state, reduction, label, 1.0)
     return communicator.map(_as_given, pending.collect(), values)
+
+
+def _all_as_stream(value: Any) -> Stream:
+    return stream_of_all(without_mask(value, "values"))
 
 
 # -- what both share ---
 
 
 def _alone(value: Any, *, reduction: Reduction) -> Any:
-    return _as_given(reduction.alone(np.asarray(value)), value)
+    return _as_given(reduction.alone(without_mask(value, "values")), value)
 
 
 def _as_given(total: Any, given: Any) -> Any:

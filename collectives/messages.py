@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.checks import ranks_disagree, require_same_arrays
+from daskpart._floor.checks import ranks_disagree, require_same_arrays, without_mask
 from daskpart.errors import InputError
 
 from .large_arrays import copied
@@ -98,7 +98,7 @@ class RankMessages:
 
     def _message(self, index: int, value: Any, pack: Callable) -> Message:
         destination, positions = self.destinations[index], self.out_positions[index]
-        payload = np.asarray(pack(value, positions))
+        payload = without_mask(pack(value, positions), f"rows of rank {self.rank}")
         if payload.ndim == 0 or len(payload) != len(positions):
             raise InputError(
                 f"Rank {self.rank} packed an array of shape {payload.shape} for {len(positions)} "
@@ -172,6 +172,16 @@ class PreparedPlan:
             raise InputError(
                 f"A plan of kind {kind} is needed, got one of kind {self.kind}; use its reversed()."
             )
+
+
+def require_prepared(given: object, kind: str) -> None:
+    """Refuse what is no prepared plan, above all the plan itself, or one of another kind."""
+    if not isinstance(given, PreparedPlan):
+        raise InputError(
+            f"prepared is a {type(given).__name__}: give what "
+            "communicator.prepare(plan, numbering) made of a plan."
+        )
+    given.require(kind)
 
 
 def slices_of_rank(plans: Sequence[Plan], rank: int) -> list[RankRound]:

@@ -20,7 +20,7 @@ from daskpart._floor.checks import one_of
 from .communicator import Communicator, PerRank, Replicated, collective
 from .embedded import run_embedded
 from .hypercube_dense import hypercube_allreduce
-from .messages import PreparedPlan
+from .messages import PreparedPlan, require_prepared
 from .reduction import SUM, Reduction, combine_rows, pack_rows, place_rows, require_reduction
 from .routes import PreparedEmbedding
 
@@ -56,7 +56,7 @@ def expand(
     PerRank
         The new states. Cost: ``prepared.plan.total_messages`` messages in ``len(rounds)`` rounds.
     """
-    prepared.require("expand")
+    require_prepared(prepared, "expand")
     return _run(communicator, prepared, values, pack, place, static, SUM)
 
 
@@ -97,7 +97,7 @@ def reduce(
     PerRank
         The new states. Cost: as of `expand`.
     """
-    prepared.require("reduce")
+    require_prepared(prepared, "reduce")
     combine = combine or partial(combine_rows, reduction=reduction)
     return _run(communicator, prepared, values, pack, combine, static, reduction)
 

@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskpart._floor.archive import opened_npz
 from daskpart._floor.atomic import replacing
+from daskpart._floor.checks import require_like
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
@@ -323,6 +324,7 @@ class Plan:
 def require_same_ranks(plans: Sequence[Plan], n_ranks: int) -> None:
     """Raise InputError unless every plan is for `n_ranks` ranks."""
     for plan in plans:
+        require_like(plan, "plan", ("rounds", "kind"), "a Plan, such as an expand_plan")
         if plan.n_ranks != n_ranks:
             raise InputError(
                 f"The {plan.kind} plan is for {plan.n_ranks} ranks, the communicator has "

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.checks import require_same_arrays
+from daskpart._floor.checks import require_same_arrays, without_mask
 from daskpart.errors import InputError
 
 from .large_arrays import empty_like
@@ -92,13 +92,12 @@ class Reduction:
         InputError
             If the ranks disagree on shape or dtype; names the first two that do.
         """
-        first = np.asarray(values[0])
-        for rank, value in enumerate(values):
-            other = (rank, np.asarray(value))
-            require_same_arrays(f"an allreduce ({self.name})", (0, first), other)
-        total = self.alone(first).copy()
-        for value in values[1:]:
-            total = self.combined(total, np.asarray(value), total)
+        arrays = [without_mask(value, f"values of rank {r}") for r, value in enumerate(values)]
+        for other in enumerate(arrays):
+            require_same_arrays(f"an allreduce ({self.name})", (0, arrays[0]), other)
+        total = self.alone(arrays[0]).copy()
+        for array in arrays[1:]:
+            total = self.combined(total, array, total)
         return as_given(total, values[0])
 
 

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskpart._floor.checks import whole_number
+from daskpart._floor.checks import whole_number, without_mask
 from daskpart.errors import InputError
 
-from .shard import FINISHED, ServerSpec, without_mask
+from .shard import FINISHED, ServerSpec
 from .traffic import RankTraffic
 
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskpart._floor.archive import opened_npz
 from daskpart._floor.atomic import replacing
-from daskpart._floor.checks import one_of, whole_number
+from daskpart._floor.checks import one_of, whole_number, without_mask
 from daskpart.collectives.communicator import Communicator, PerRank, unchanged
 from daskpart.collectives.transports import client_if_any
 from daskpart.collectives.transports.time_limits import time_limits
@@ -23,7 +23,7 @@ from daskpart.errors import InputError
 from .local import LocalServer
 from .placement import place_items
 from .rules import UpdateRule, rule_of
-from .shard import ServerSpec, without_mask
+from .shard import ServerSpec
 from .traffic import ServerReport
 
 if TYPE_CHECKING:

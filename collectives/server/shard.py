@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from daskpart.errors import InputError
 
@@ -63,16 +63,6 @@ class ServerSpec:
                 f"{what} of dtype {array.dtype} don't fit a server of dtype {self.dtype}: convert "
                 "them first"
             )
-
-
-def without_mask(values: ArrayLike, what: str) -> NDArray[Any]:
-    """As an array; InputError if numpy would silently take what is masked for numbers."""
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise InputError(
-            f"{what} hold {np.ma.count_masked(values)} masked values: fill them (`filled`), or "
-            "leave them out"
-        )
-    return np.asarray(values)
 
 
 class _Pull(NamedTuple):

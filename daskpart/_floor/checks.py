@@ -210,6 +210,16 @@ def require_hypergraph(given: object) -> None:
     require_like(given, "hypergraph", ("net_pointer",), wanted)
 
 
+def without_mask(values: ArrayLike, what: str) -> NDArray[Any]:
+    """As an array; InputError if numpy would silently take what is masked for numbers."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InputError(
+            f"{what} hold {np.ma.count_masked(values)} masked values: fill them (`filled`), or "
+            "leave them out"
+        )
+    return np.asarray(values)
+
+
 def ranks_disagree(what: str, one: tuple[int, str], other: tuple[int, str]) -> InputError:
     """The error of two ranks, each with what it holds or sends, that must be the same."""
     (low, first), (high, second) = sorted((one, other))

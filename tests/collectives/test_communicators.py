@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from exchange_text import (
@@ -24,14 +26,20 @@ from daskpart.collectives import (
     MIN,
     SUM,
     LocalCommunicator,
+    allgather,
     allreduce,
+    alltoall,
     barrier,
+    broadcast,
+    embed,
     expand,
     expand_plan,
     hypercube_allreduce,
     pack_rows,
     place_rows,
+    reduce,
     reduce_plan,
+    reduce_scatter,
 )
 from daskpart.errors import DivergenceError, InputError
 
@@ -100,6 +108,40 @@ def test_lists_come_to_arrays(make_communicator, reduction):
             found.extend(communicator.gather(total))
         assert all(isinstance(each, np.ndarray) for each in found)
         assert [each.tolist() for each in found] == [expected.tolist()] * 7
+
+
+def test_what_is_masked_is_not_taken_for_numbers(make_communicator):
+    communicator = make_communicator(2)
+    rows = np.ma.array(np.ones((2, 2)), mask=[[0, 0], [0, 1]])
+    items = communicator.values([np.array([1, 0])] * 2)
+    connectivity = _one_item_of_two_ranks()
+    plan = reduce_plan(connectivity)
+    prepared = [communicator.prepare(each, items) for each in (plan, embed(plan))]
+    for collective in (
+        allreduce,
+        partial(allreduce, algorithm="hypercube"),
+        partial(hypercube_allreduce, halving=True),
+        allgather,
+        alltoall,
+        broadcast,
+        reduce_scatter,
+        *(lambda comm, given, plan=each: reduce(comm, plan, given) for each in prepared),
+    ):
+        with pytest.raises(InputError, match=r"hold 1 masked values: fill them"):
+            communicator.settle(collective(communicator, communicator.values([rows] * 2)))
+    whole = communicator.values([np.ma.array([1, 2])] * 2)  # nothing is masked
+    assert allreduce(communicator, whole).result().tolist() == [2, 4]
+
+
+def test_plans_are_prepared_first(make_communicator):
+    communicator = make_communicator(2)
+    plan = expand_plan(_one_item_of_two_ranks())
+    rows = communicator.values([np.ones((1, 1))] * 2)
+    for collective, given in ((expand, plan), (reduce, plan.reversed()), (expand, None)):
+        with pytest.raises(InputError, match=r"give what communicator.prepare\(plan, numbering\)"):
+            collective(communicator, given, rows)
+    with pytest.raises(InputError, match="plan is a SimpleNamespace: give a Plan"):
+        communicator.prepare(_one_item_of_two_ranks(), rows)
 
 
 def test_counters_see_what_was_packed(make_communicator):
