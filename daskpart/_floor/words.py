@@ -30,5 +30,11 @@ def counted(n: int, name: str) -> str:
 
 def not_read(data: Any, as_what: str, accepted: str) -> str:
     """What to say of a container that cannot be read; frames of other libraries go by pandas."""
-    by_pandas = "its to_pandas(), " if hasattr(data, "to_pandas") else ""
-    return f"cannot read a {type(data).__qualname__} as a {as_what}; give {by_pandas}{accepted}"
+    instead = ""
+    if hasattr(data, "data_vars"):  # an xarray.Dataset, whose to_pandas() takes no matrices
+        instead = "one of its variables, "
+    elif isinstance(data, tuple) and hasattr(data, "data"):  # Examples of a reader
+        instead = "its data, "
+    elif hasattr(data, "to_pandas"):
+        instead = "its to_pandas(), "
+    return f"cannot read a {type(data).__qualname__} as a {as_what}; give {instead}{accepted}"

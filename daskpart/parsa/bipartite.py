@@ -32,6 +32,7 @@ from daskpart.containers.matrix import as_matrix
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.readers import libsvm
+from daskpart.readers.contents import sparse_inside
 from daskpart.readers.ranges import ExamplesFile
 from daskpart.readers.streams import location
 
@@ -108,10 +109,10 @@ class Bipartite:
         Parameters
         ----------
         matrix : sparse matrix, sparse.COO, DataFrame, DataArray, Examples, …
-            Anything that `daskpart.containers.as_matrix` takes, or what `daskpart.read` gives for a
-            libsvm file.
+            Anything that `daskpart.containers.as_matrix` takes, or what `daskpart.read` gives: of
+            examples without their labels, of a graph's Dataset the adjacency.
         """
-        labelled = as_matrix(_without_target(matrix))
+        labelled = as_matrix(sparse_inside(matrix, "the data"))
         pointer, columns = group(labelled.rows, labelled.columns, labelled.shape[0])
         return cls(labelled.shape[1], pointer, columns)
 
@@ -312,11 +313,6 @@ def sorted_within(pointer: NDArray[np.int64], parameters: NDArray[np.int32]) -> 
         return parameters
     owner = np.repeat(np.arange(len(pointer) - 1), np.diff(pointer))
     return parameters[np.lexsort((parameters, owner))]
-
-
-def _without_target(matrix: Any) -> Any:
-    """The data of `Examples`, which also carry a target; anything else as it is."""
-    return matrix[0] if isinstance(matrix, tuple) and hasattr(matrix, "target") else matrix
 
 
 @kernel

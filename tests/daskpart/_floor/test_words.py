@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+import scipy.sparse
+import sparse
+import xarray
 
 from daskpart._floor.words import not_read, plural
+from daskpart.containers.matrix import as_matrix
+from daskpart.errors import InputError
+from daskpart.readers.libsvm import Examples
 
 
 @pytest.mark.parametrize(
@@ -31,3 +38,12 @@ def test_frames_of_other_libraries_go_by_pandas() -> None:
         == "cannot read a Frame as a graph; give its to_pandas(), edges"
     )
     assert not_read(3, "graph", "edges") == "cannot read a int as a graph; give edges"
+
+
+def test_results_of_readers_are_told_what_in_them_is_read() -> None:
+    matrix = scipy.sparse.csr_array(np.eye(2))
+    dataset = xarray.Dataset({"counts": (("user", "item"), sparse.COO.from_scipy_sparse(matrix))})
+    for given, instead in ((dataset, "one of its variables"), (Examples(matrix, []), "its data")):
+        with pytest.raises(InputError, match=f"; give {instead}, scipy.sparse"):
+            as_matrix(given)
+    assert as_matrix(dataset["counts"]).nnz == as_matrix(Examples(matrix, []).data).nnz == 2

@@ -361,6 +361,16 @@ def test_examples_that_are_held_out_are_left_out(path_of_examples, tmp_path, zer
     assert found.n_parameters == file.n_features
 
 
+def test_of_the_archive_of_a_graph_its_adjacency_is_placed(tmp_path):
+    ring = scipy.sparse.csr_array(np.roll(np.eye(12), 1, axis=1))
+    graph = scipy.sparse.csr_array(ring + ring.T)
+    path = tmp_path / "ring.npz"
+    np.savez(path, n_nodes=12, adj_indptr=graph.indptr, adj_indices=graph.indices)
+    dataset = daskpart.read(path)
+    assert "adjacency" in dataset
+    assert partition(path, 3) == partition(dataset, 3) == partition(graph, 3)
+
+
 @pytest.fixture
 def path_of_examples(tmp_path):
     path = tmp_path / "x.libsvm"
