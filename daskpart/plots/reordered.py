@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _PIXELS = (600, 900)
 _MOST_LINES = 64  # between parts; of more, lines would be all that is seen
+_MOST_ENLARGED = 64  # rows, columns: axes of any size show them in three times as many pixels
 
 
 def spy(
@@ -116,7 +117,7 @@ def spy_form(
         raise InputError(f"names is {names!r}: give two, of a row and of a column")
     ax = axes_or_new(ax, (6.4, 4.4))
     n_rows, n_columns = shape[0], len(form.column_order)
-    image = _density_image(row_of, column_of, shape, form)
+    image = _in_short_cells(_density_image(row_of, column_of, shape, form))
     ax.imshow(image, extent=(0, n_columns, n_rows, 0), aspect="auto", interpolation="antialiased")
     _draw_boundaries(ax, form)
     _label(ax, form, n_rows, n_columns, names)
@@ -150,6 +151,18 @@ def _density_image(
     on_diagonal = (row_part == block)[:, :, None]
     paper = np.where(on_diagonal, 0.86 + 0.14 * ink, paper)
     return paper * (1 - depth) + ink * depth
+
+
+def _in_short_cells(image: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The same, in which no cell is much longer than it is wide, if there are many.
+
+    matplotlib smooths an image along both sides where it enlarges one of them less than threefold:
+    the few columns beside many rows would run into each other.
+    """
+    if max(image.shape[:2]) <= _MOST_ENLARGED:
+        return image
+    height, width = (max(1, most // n) for most, n in zip(_PIXELS, image.shape, strict=False))
+    return image.repeat(height, axis=0).repeat(width, axis=1)
 
 
 def _draw_boundaries(ax: Axes, form: BorderedForm) -> None:

@@ -383,3 +383,22 @@ def test_a_rank_alone_does_not_flatten_the_seconds_of_many(ax):
 def test_an_axis_of_no_seconds_at_all_counts_no_billionths(ax):
     plots.simulated([SimpleNamespace(ranks=1, algorithm="star", seconds=0.0)], ax=ax)
     assert ax.get_xticks().tolist() == [0]
+
+
+@pytest.mark.parametrize("is_wide", [False, True])
+def test_two_columns_beside_many_rows_do_not_run_into_each_other(is_wide):
+    long, short = np.arange(400), np.arange(400) // 200
+    rows, columns = (short, long) if is_wide else (long, short)
+    matrix = sparse.coo_array((np.ones(400), (rows, columns)))
+    figure = figure_module.Figure(figsize=(6, 4), layout="constrained")
+    whole = daskpart.Partition(np.zeros(matrix.shape[0], np.int32), 1)
+    ax = plots.spy(matrix, whole, ax=figure.subplots())
+    canvas = pytest.importorskip("matplotlib.backends.backend_agg").FigureCanvasAgg(figure)
+    canvas.draw()
+    drawn = np.asarray(canvas.buffer_rgba())[::-1, :, :3]
+    for place, half in ((100, 0), (300, 1)):
+        for beside in (0.1, 0.5, 0.9, 1.1, 1.5, 1.9):
+            x, y = (place, beside) if is_wide else (beside, place)
+            pixel = drawn[tuple(ax.transData.transform((x, y)).astype(int)[::-1])]
+            ink, paper = pixel.min() < 20, pixel.min() > 200
+            assert (ink, paper) == (int(beside) == half, int(beside) != half), (x, y)
