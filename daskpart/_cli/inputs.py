@@ -24,7 +24,7 @@ from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
 from daskpart.readers.detection import FORMATS, detect, separator_of, suffix_format
 from daskpart.readers.messages import about_commas
-from daskpart.readers.streams import location, opened
+from daskpart.readers.streams import first_lines, location, opened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,7 +143,14 @@ def load_graph_matrix(source: str, format: str | None = None) -> LabelledMatrix:
 
 def load_parts(path: Path) -> Partition:
     """Read parts: what `Partition.save` wrote (.npz), or text."""
-    return Partition.load(path) if path.suffix == ".npz" else Partition.from_file(path)
+    if path.suffix == ".npz":
+        return Partition.load(path)
+    if path.suffix == ".csv" and any(line.endswith(",part") for line in first_lines(path)[:1]):
+        raise InputError(
+            f"{path} is the table that 'daskpart partition' writes for people: give partition.npz, "
+            "which it wrote beside it"
+        )
+    return Partition.from_file(path)
 
 
 def _adjacency(graph: Hypergraph) -> Any:

@@ -174,14 +174,16 @@ def _look_at(lines: list[str], name: str, table: str | None) -> str | None:
     if mark and PurePath(name).suffix in _TABLE_SUFFIXES:  # labels may hold spaces
         parts = [cells_of(line, mark) for line in numeric]
     widths = {len(part) for part in parts}
-    if len(widths) == 1 and names_edges(parts[0]):
+    is_table = PurePath(name).suffix in _TABLE_SUFFIXES
+    # of a table the header is believed: the reader names the line that has other cells
+    has_columns = len(widths) == 1 or is_table
+    if has_columns and names_edges(parts[0]):
         return "edges"
-    if len(widths) == 1 and names_ratings(parts[0]):
+    if has_columns and names_ratings(parts[0]):
         return "ratings"
     may_be_ratings = 2 <= len(parts[0]) <= 4
     if may_be_ratings and _RATING_NAME.search(name):
         return "ratings"
-    is_table = PurePath(name).suffix in _TABLE_SUFFIXES
     if may_be_ratings and len(widths) == 1 and (is_table or table):
         return table or "ratings"
     if not all(is_number(token) for part in parts for token in part) or len(widths) != 1:

@@ -56,6 +56,16 @@ def test_parts_of_a_file_are_measured_or_made_better(graph_file, name, tmp_path,
     assert after["connectivity - 1"] < before["connectivity - 1"]
 
 
+def test_parts_in_the_table_of_names_are_told_where_they_are(graph_file, tmp_path, capsys, run_cli):
+    options = ("--parts", 2, "--no-plots", "--out", tmp_path)
+    assert run_cli("partition", graph_file, *options) == 0
+    assert run_cli("partition", graph_file, "--start", tmp_path / "assignment.csv") == 2
+    assert "give partition.npz" in capsys.readouterr().err
+    numbers = tmp_path / "numbers.csv"
+    daskpart.Partition.load(tmp_path / "partition.npz").write(numbers)
+    assert run_cli("partition", graph_file, "--start", numbers, *options[2:]) == 0
+
+
 def test_the_engine_finds_the_new_numbers_of_parts_too(graph_file, tmp_path, monkeypatch, run_cli):
     given = daskpart.partition(scipy.sparse.load_npz(graph_file), 3, method="random")
     given.save(tmp_path / "p.npz")

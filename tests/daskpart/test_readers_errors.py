@@ -384,3 +384,14 @@ def test_a_name_in_quotes_may_go_over_two_lines(tmp_path):
     path = tmp_path / "ratings.csv"
     path.write_text('user,item,rating\nu1,z,1\nu2,"a\nb",5\nu3,"c, d",2\n')
     assert daskpart.read(path, "ratings")["item"].values.tolist() == ["a\nb", "c, d", "z"]
+
+
+@pytest.mark.parametrize("header", ["user,item,rating", "source,target,weight"])
+@pytest.mark.parametrize("ids", [("ann", "bob"), ("1", "2")])
+@pytest.mark.parametrize("cells", [2, 4])
+def test_a_header_tells_the_format_though_a_line_has_other_cells(tmp_path, header, ids, cells):
+    path = tmp_path / "x.csv"
+    bad = ",".join((ids * 2)[:cells])
+    path.write_text(f"{header}\n{','.join(ids)},3\n{bad}\n")
+    with pytest.raises(ReadError, match=r"line 3\b"):
+        daskpart.read(path)
