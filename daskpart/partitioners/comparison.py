@@ -8,6 +8,7 @@ power              98,002     …                   55       0.030      1.05    
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,11 @@ _DEFAULT_METHODS = (
     *("random", "block", "metis", "parsa"),
     *("direct", "recursive", "power", "hypercube"),
 )
+# what is cut, into how many parts, is the same for all
+_OPTIONS = [
+    *(name for name in [*inspect.signature(partition).parameters][2:] if name != "model"),
+    "refine",
+]
 _DEFAULT_METRICS = ("connectivity", "power", "max-connectivity", "max-volume", "concurrent-volume")
 
 
@@ -131,9 +137,9 @@ def compare_partitions(
     methods : sequence of str, or mapping
         Names of methods ("random", "direct", …) or of objectives ("power": recursive
         bipartitioning by it). A mapping gives each row a name of its own: to a method, an
-        objective, a dict of options of `daskpart.partition` (with ``"refine"``: a metric that
-        `daskpart.refine` lowers afterwards, under the same options and `owners`), or a `Partition`
-        of yours.
+        objective, a dict of options of `daskpart.partition` other than `model` (with ``"refine"``:
+        a metric that `daskpart.refine` lowers afterwards, under the same options and `owners`), or
+        a `Partition` of yours.
     metrics : str or sequence of str
         Those of `daskpart.refine`.
     model, epsilon, random_state, rho : see `daskpart.partition`
@@ -148,8 +154,8 @@ def compare_partitions(
     Raises
     ------
     InputError
-        An unknown method or metric, a partition into another number of parts or of other data;
-        before anything is cut.
+        An unknown method, option or metric, a partition into another number of parts or of other
+        data; before anything is cut.
 
     Examples
     --------
@@ -207,6 +213,12 @@ def _way(name: str, how: Any) -> dict[str, Any] | Partition:
     if isinstance(how, Partition):
         return how
     if isinstance(how, Mapping):
+        odd = [option for option in how if option not in _OPTIONS]
+        if odd:
+            raise InputError(
+                f"method {name!r} has the option {odd[0]!r}: {listed(_OPTIONS)} (n_parts and model "
+                "are those of all methods, arguments of compare_partitions)"
+            )
         return dict(how)
     if isinstance(how, str) and (how in METHODS or how == "auto"):
         return {"method": how}

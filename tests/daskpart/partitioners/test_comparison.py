@@ -120,6 +120,9 @@ def test_bad_input(counts):
         daskpart.compare_partitions(counts, 4, [])
     with pytest.raises(InputError, match="n_parts is 0"):
         daskpart.compare_partitions(counts, 0)
+    for option in ("objectve", "model", "n_parts"):
+        with pytest.raises(InputError, match=f"'mine' has the option '{option}': use one of"):
+            daskpart.compare_partitions(counts, 4, {"mine": {"method": "direct", option: "graph"}})
     mine = {"mine": daskpart.partition(counts, 4, method="block")}
     with pytest.raises(InputError, match="'mine' has 4 parts, 8 are compared"):
         daskpart.compare_partitions(counts, 8, mine)
