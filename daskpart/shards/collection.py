@@ -170,8 +170,9 @@ class Shards(DaskMethodsMixin):
 
     def _rebuild(self, graph: Any, *, rename: Mapping[str, str] | None = None) -> Shards:
         name = (rename or {}).get(self.name, self.name)
-        tasks = {(name, rank): graph[(name, rank)] for rank in range(self.n_parts)}
-        return self._with_graph(name, HighLevelGraph.from_collections(name, tasks))
+        if not isinstance(graph, HighLevelGraph):  # futures, or all tasks of `dask.optimize`
+            graph = HighLevelGraph.from_collections(name, dict(graph))
+        return self._with_graph(name, graph)
 
     def _with_graph(
         self, name: str, graph: HighLevelGraph, placement: tuple[str, ...] | None = None

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse
 import sparse
 import xarray as xr
+from dask.graph_manipulation import wait_on
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -149,6 +150,18 @@ def test_local_schedulers(scheduler):
         there = shard(da.from_array(matrix, chunks=(11, 16)), partition)
         assert_same_shards(there.persist().compute(), shard(matrix, partition).compute())
         assert_same_shards(dask.compute(there)[0], shard(matrix, partition).compute())
+
+
+@pytest.mark.parametrize("lazily", [False, True])
+def test_tools_of_dask_give_shards_that_can_be_computed(lazily):
+    matrix, partition = random_ratings(2, (20, 12), 90), random_partition(2, 20, 3)
+    shards = shard(da.from_array(matrix, chunks=(7, 5)) if lazily else matrix, partition)
+    with dask.config.set(scheduler="sync"):
+        together = dask.optimize(shards, shards.array)[0]
+        for made in (dask.optimize(shards)[0], together, wait_on(shards)):
+            assert_same_shards(made.compute(), shards.compute())
+            assert_same_shards(dask.compute(made)[0], shards.compute())
+            assert_same_matrix(made.array.compute(), shards.array.compute())
 
 
 @pytest.mark.parametrize("axis", ["rows", "columns"])
