@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ import scipy.sparse
 
 from daskpart._floor.checks import as_array
 from daskpart.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas
 
 _LARGEST_INDEX = np.iinfo(np.int32).max
 _MOST_PADDING, _FEW_CHARACTERS = 8, 1 << 20
@@ -244,6 +247,19 @@ def as_labels(labels: Any) -> npt.NDArray[Any]:
     if is_wide or any(label.endswith("\0") for label in array):
         return array.astype(object)
     return array.astype(str)
+
+
+def ranked(column: pandas.Series, what: str) -> tuple[npt.NDArray[Any], Any]:
+    """The number of each entry, and what occurs, in order (InputError for what has none)."""
+    import pandas
+
+    try:
+        return pandas.factorize(column, sort=True)
+    except TypeError as error:  # lists; bytes beside numbers
+        raise InputError(
+            f"{what} holds what cannot be put in order ({error}), the first {column.iloc[0]!r}: "
+            "convert it, as by astype(str), or name the right column"
+        ) from error
 
 
 def is_a(data: Any, module: str, name: str) -> bool:

@@ -35,6 +35,7 @@ from .coordinates import (
     dask_entries,
     is_a,
     merged,
+    ranked,
     refuse_dense_chunks,
     refuse_fill_value,
     refuse_nonfinite,
@@ -543,7 +544,7 @@ def factorized_column(
         )
     if all_categories and isinstance(series.dtype, pandas.CategoricalDtype):
         return series.cat.codes.to_numpy(), as_labels(series.cat.categories)
-    codes, labels = pandas.factorize(series, sort=True)
+    codes, labels = ranked(series, f"column {frame.columns[column]!r}")
     return codes, as_labels(labels)
 
 

@@ -235,7 +235,12 @@ def _from_frame(
     if relation.one_side:
         sides = [pandas.concat(sides, ignore_index=True)]
     for what, side in zip(relation.ids, sides, strict=False):
-        code, found = pandas.factorize(side, sort=True)
+        try:
+            code, found = pandas.factorize(side, sort=True)
+        except TypeError as error:  # lists in a parquet file
+            raise ReadError(
+                f"{path}: a {what} is a number or text; found {shown(side.iloc[0])} ({error})"
+            ) from error
         label, usable = _as_labels(np.asarray(found))
         good = np.append(usable, False)[code]  # the code of an absent id is -1, the last place
         if not good.all():

@@ -307,6 +307,14 @@ def test_whole_values_that_a_float64_cannot_tell_apart(tmp_path: Path) -> None:
         daskpart.read(path, dtype=np.int64)
 
 
+@pytest.mark.parametrize("columns", [("user", "item"), ("source", "target")])
+def test_lists_in_a_parquet_file_are_no_ids(tmp_path: Path, columns: tuple[str, str]) -> None:
+    path = tmp_path / "x.parquet"
+    pandas.DataFrame({columns[0]: [[1], [2]], columns[1]: [1, 2], "weight": 1.0}).to_parquet(path)
+    with pytest.raises(ReadError, match=rf"{path}: a .* id is a number or text; found array"):
+        daskpart.read(path)
+
+
 def test_extents_that_are_too_small(tmp_path: Path) -> None:
     tensor, examples = tmp_path / "x.tns", tmp_path / "x.libsvm"
     tensor.write_text("2 3 1.5\n")

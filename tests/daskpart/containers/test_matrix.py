@@ -210,6 +210,14 @@ BAD = {
         pd.DataFrame({"user": ["a", None], "item": [1, 2], "rating": [1, 2]}),
         "'user' has 1 missing values, the first in row 1 .counted from 0.; each",
     ),
+    "frame of lists": (
+        pd.DataFrame({"user": [[1], [2]], "item": [1, 2], "rating": [1, 2]}),
+        r"'user' holds what cannot be put in order .*, the first \[1\]",
+    ),
+    "frame of numbers beside bytes": (
+        pd.DataFrame({"user": [1, 2], "item": [b"a", 1.5], "rating": [1, 2]}),
+        "'item' holds what cannot be put in order",
+    ),
     "frame of words": (pd.DataFrame({"a": [1], "b": [2], "c": ["good"]}), "numbers are needed"),
     "frame with NA": (
         pd.DataFrame({"a": [1, 1], "b": [2, 3], "c": pd.array([1, None], dtype="Int64")}),
