@@ -160,12 +160,15 @@ def position_of(column: str | int, names: Sequence[str] | None, n_columns: int, 
     raise InputError(f"{path}: no column {column!r}; the columns are {known}")
 
 
-def names_a_weight(cells: Sequence[Sequence[str]]) -> bool:
-    """Whether the first line of edges can only be a header: no number is where a weight is below.
+def _names_numbers(cells: Sequence[Sequence[str]], ids: Sequence[int]) -> bool:
+    """Whether the first line can only be a header: no number where one is below, ids apart.
 
     ``caller,callee,minutes`` over ``ann,bob,12``.
     """
-    return len(cells) > 1 and all(len(line) == 3 for line in cells) and is_number(cells[1][2])
+    if len(cells) < 2:
+        return False
+    pairs = enumerate(zip(*cells[:2], strict=False))
+    return any(a and not is_number(a) and is_number(b) for at, (a, b) in pairs if at not in ids)
 
 
 def _has_header(
@@ -175,12 +178,17 @@ def _has_header(
     first, below = cells[0], [cell for line in cells[1:] for cell in line]
     if any(map(is_number, first)):
         return False
+    if any(isinstance(column, str) for column in columns or ()):
+        return True
     if relation.one_side:
-        if names_edges(first) or names_a_weight(cells):
+        ids = [int(column) for column in (columns or (0, 1))[:2]]
+        if names_edges(first):
             return True
-        return None if any(map(is_number, below[:2])) else False  # an edge between names
-    named = any(isinstance(column, str) for column in columns or ())
-    return True if named or names_ratings(first) or any(map(is_number, below)) else None
+        if (columns or len(first) == 3) and _names_numbers(cells, ids):
+            return True
+        of_ids = (below[place] for place in ids if place < len(below))
+        return None if any(map(is_number, of_ids)) else False  # an edge between names
+    return True if names_ratings(first) or any(map(is_number, below)) else None
 
 
 def _are_text(ids: Sequence[str]) -> bool:

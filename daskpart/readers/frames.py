@@ -122,6 +122,9 @@ def read_table_relation(
             _fail_at_encoding(path)
         except ValueError as error:  # also what pandas raises by its own names
             raise ReadError(f"{path}: {str(error).strip()}") from error
+    beyond = frame.iloc[:1, dialect.n_columns :]
+    if delimiter == "\t" and (beyond.isna() | (beyond == "")).all(axis=None):
+        frame = frame.iloc[:, : dialect.n_columns]  # tabs at the end of the first line tell nothing
     if frame.shape[1] != dialect.n_columns:
         raise ReadError(
             f"{path}, line {n_before + 1}: expected {dialect.n_columns} columns as in the first "

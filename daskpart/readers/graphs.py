@@ -44,8 +44,8 @@ def read_edges(
         names, such as those that Gephi writes, else all columns in this order.
     header : bool, optional
         Whether the first line names the columns. By default it does when it names a source and a
-        target, or has text where the next has a weight; where it may be one, and does neither, the
-        error asks.
+        target, or has text where the next has a weight, or where `columns` has names; where it may
+        be one, and does none of it, the error asks.
     text_ids : bool, optional
         Keep ids as text. By default where one of the first edge is no number, or one of the first
         64 KiB has leading zeros, as 007; leading zeros that only come later are lost.

@@ -45,9 +45,11 @@ def read_relation(
         except LargeIdError:
             pass
         except NoNumberError as error:
-            if error.place not in dialect.columns[:2]:
+            if error.place in dialect.columns[:2]:
+                raise ReadError(f"{error}{ABOUT_TEXT_IDS}") from None
+            if error.place in dialect.columns or dialect.delimiter is None:
                 raise
-            raise ReadError(f"{error}{ABOUT_TEXT_IDS}") from None
+            # text in a column that is not read, of which the first line has a number
     return read_table_relation(path, relation, dialect, of_values, repeats, are_text)
 
 

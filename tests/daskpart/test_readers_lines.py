@@ -33,6 +33,11 @@ RATINGS_CSV = (
 )
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("lines")
+
+
 def write(path: Path, text: str) -> Path:
     openers = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
     with openers.get(path.suffix, open)(path, "wb") as stream:
@@ -318,6 +323,48 @@ def test_edges_under_a_header(tmp_path: Path) -> None:
         daskpart.read(path, "edges", header=True)
     graph = daskpart.read(path, "edges", columns=("callee", "caller", "n"), header=True)
     assert graph.data.todense().tolist() == [[0, 0, 2], [3, 0, 0], [0, 0, 0]]
+
+
+@given(
+    st.permutations(["who", "whom", "n", "remark"]),
+    st.sampled_from([("ann", "bob"), ("7", "8"), ("ann", "8"), ("007", "8")]),
+    st.sampled_from(["12", "late"]),
+    st.sampled_from([",", ";", "\t"]),
+    st.sampled_from(["edges", "ratings"]),
+    st.booleans(),
+)
+def test_columns_that_are_named_are_read_whatever_else_there_is(
+    folder: Path, order: list, ids: tuple, remark: str, mark: str, format: str, by_name: bool
+) -> None:
+    """The remark, which nobody reads, is a number in the first line and may be text below."""
+    lines = [
+        {"who": ids[0], "whom": ids[1], "n": 2, "remark": "12"},
+        {"who": ids[1], "whom": ids[0], "n": 3, "remark": remark},
+    ]
+    frame = pd.DataFrame(lines, columns=order)
+    path = write(folder / "calls.txt", frame.to_csv(index=False, sep=mark))
+    columns = ["who", "whom", "n"]
+    places = columns if by_name else [order.index(name) for name in columns]
+    graph = daskpart.read(path, format, columns=places)
+    found = as_matrix(graph)
+    named = zip(
+        map(str, found.row_labels[found.rows]),
+        map(str, found.column_labels[found.columns]),
+        found.values,
+        strict=True,
+    )
+    assert sorted(named) == sorted([(*ids, 2.0), (*ids[::-1], 3.0)])
+
+
+def test_tabs_at_the_end_of_the_first_line_are_empty_cells(tmp_path: Path) -> None:
+    """A file without a header, whose last column may be empty."""
+    for first in ("ann\ttea\t2\t\n", "ann\ttea\t2\t\t\n"):
+        path = write(tmp_path / "x.ratings.tsv", first + "bob\ttea\t3\tlate\n")
+        ratings = daskpart.read(path, "ratings", columns=(0, 1, 2), header=False)
+        assert ratings.data.todense().tolist() == [[2], [3]]
+    write(path, "\tann\ttea\t2\n1\tbob\ttea\t3\n")  # at its begin they would shift all others
+    with pytest.raises(ReadError, match="line 1: expected 3 columns"):
+        daskpart.read(path, "ratings", header=False)
 
 
 @pytest.mark.parametrize("names", [(0, 1), ("ann", "bob")])
