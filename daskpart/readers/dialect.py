@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 
+from daskpart._floor.checks import several
 from daskpart.containers.matrix import (
     EDGE_COLUMN_NAMES,
     TIMES,
@@ -117,7 +119,7 @@ def choose_columns(
         another order.
     """
     if columns is not None:
-        if len(columns) not in (2, 3):
+        if len(columns := _listed(columns, relation)) not in (2, 3):
             raise InputError(f"columns names {relation.columns}; got {columns!r}")
         return tuple(position_of(column, names, n_columns, path) for column in columns)
     if names is not None:
@@ -150,17 +152,25 @@ def choose_columns(
     return tuple(range(min(n_columns, 3)))
 
 
+def _listed(columns: Sequence[str | int], relation: Relation) -> list[str | int]:
+    """The columns that were named, however they come (InputError)."""
+    wanted = f"a list with the names or positions of {relation.columns}"
+    if isinstance(columns, str):
+        raise InputError(f"columns is {columns!r}: give {wanted}")
+    return several(columns, "columns", wanted)
+
+
 def position_of(column: str | int, names: Sequence[str] | None, n_columns: int, path: str) -> int:
     """Where a column is that was named, or counted from 0 (InputError)."""
     if isinstance(column, str) and names is not None and column in names:
         return list(names).index(column)
-    if not isinstance(column, str) and 0 <= column < n_columns:
+    if isinstance(column, Real) and 0 <= column < n_columns:
         return int(column)
     known = f"positions 0 to {n_columns - 1}" if names is None else listed(list(names), str(column))
     raise InputError(f"{path}: no column {column!r}; the columns are {known}")
 
 
-def _names_numbers(cells: Sequence[Sequence[str]], ids: Sequence[int]) -> bool:
+def _names_numbers(cells: Sequence[Sequence[str]], ids: Sequence[str | int]) -> bool:
     """Whether the first line can only be a header: no number where one is below, ids apart.
 
     ``caller,callee,minutes`` over ``ann,bob,12``.
@@ -181,12 +191,12 @@ def _has_header(
     if any(isinstance(column, str) for column in columns or ()):
         return True
     if relation.one_side:
-        ids = [int(column) for column in (columns or (0, 1))[:2]]
+        ids = (columns or [0, 1])[:2]  # by position, as none is named
         if names_edges(first):
             return True
         if (columns or len(first) == 3) and _names_numbers(cells, ids):
             return True
-        of_ids = (below[place] for place in ids if place < len(below))
+        of_ids = [cell for place, cell in enumerate(below) if place in ids]
         return None if any(map(is_number, of_ids)) else False  # an edge between names
     return True if names_ratings(first) or any(map(is_number, below)) else None
 
@@ -208,6 +218,7 @@ def dialect_of(
     numbered = numbered_lines(path)
     if not numbered:
         raise ReadError(f"{nothing} blank lines or comments")
+    columns = None if columns is None else _listed(columns, relation)
     lines = [line for _, line in numbered]
     delimiter = separator_of(lines[0])
     cells = [cells_of(line, delimiter) for line in lines]

@@ -7,6 +7,7 @@ import gzip
 import io
 import lzma
 import warnings
+from functools import partial
 from pathlib import Path
 
 import fsspec
@@ -354,6 +355,21 @@ def test_columns_that_are_named_are_read_whatever_else_there_is(
         strict=True,
     )
     assert sorted(named) == sorted([(*ids, 2.0), (*ids[::-1], 3.0)])
+
+
+@pytest.mark.parametrize("format", ["edges", "ratings"])
+def test_columns_may_come_in_any_container(tmp_path: Path, format: str) -> None:
+    frame = pd.DataFrame({"who": ["ann", "bob"], "whom": ["cid", "ann"], "n": [2, 3]})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    frame.to_parquet(tmp_path / "x.parquet")
+    for name in ("x.csv", "x.parquet"):
+        read = partial(daskpart.read, tmp_path / name, format if name == "x.csv" else None)
+        expected = read(columns=["who", "whom", "n"])
+        for columns in (np.arange(3), np.array(["who", "whom", "n"]), frame.columns, ("who", 1, 2)):
+            assert (read(columns=columns).data != expected.data).nnz == 0
+        for columns in (3, "who", (None, 1), (0, -1), []):
+            with pytest.raises(InputError, match="column"):
+                read(columns=columns)
 
 
 def test_tabs_at_the_end_of_the_first_line_are_empty_cells(tmp_path: Path) -> None:

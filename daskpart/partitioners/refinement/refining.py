@@ -67,7 +67,9 @@ def refine(
         "concurrent-volume", "routed-volume", "busiest-volume"
             Of an expand inside a hypercube allreduce (`daskpart.owners.hypercube_volume`): rows,
             copies that move in the same round once; all rows that travel; rows sent and received
-            by the busiest rank of each round, summed over the rounds. Parts may be renumbered.
+            by the busiest rank of each round, summed over the rounds. Parts may be renumbered. The
+            first is `Connectivity.concurrent_volume`, in bits of part numbers: where their number
+            is no power of two, the rounds in which ranks fold are left out.
         "max-send-volume", "max-volume"
             Of a point-to-point expand: rows that the busiest rank sends; sends and receives.
 
