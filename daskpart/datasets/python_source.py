@@ -114,9 +114,13 @@ def _modules_below(folder: Path) -> Iterator[tuple[str, Path]]:
 def _key(folder: Path, files: dict[str, Path], min_modules: int) -> str:
     digest = hashlib.sha256()
     for part in (_MADE_BY, sys.version, str(folder), str(min_modules)):
-        digest.update(part.encode() + b"\0")
+        digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
     for module, file in files.items():
-        digest.update(f"{module} {file.stat().st_size}\0".encode("utf-8", "surrogatepass"))
+        try:
+            size = file.stat().st_size
+        except OSError:  # a link that leads nowhere: skipped, as what is no source is
+            size = -1
+        digest.update(f"{module} {size}\0".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 

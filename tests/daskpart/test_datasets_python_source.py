@@ -148,6 +148,15 @@ def test_a_changed_library_is_read_again(small_library: Path) -> None:
     assert set(after["identifier"].values) - set(before["identifier"].values) == {"more"}
 
 
+@pytest.mark.parametrize("cache", [True, False])
+def test_a_link_that_leads_nowhere_is_skipped(small_library: Path, cache: bool) -> None:
+    before = load_python_source(root=small_library, cache=cache)
+    (small_library / "gone.py").symlink_to(small_library / "nowhere.py")
+    after = load_python_source(root=small_library, cache=cache)
+    assert {*after.attrs["skipped"]} == {*before.attrs["skipped"], "gone"}
+    assert after["module"].values.tolist() == before["module"].values.tolist()
+
+
 def test_many_writers_of_one_cache_file(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "arrays.npz"
     arrays = {"a": np.arange(100_000)}
