@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -194,7 +195,7 @@ def _is_row(
     cells: Sequence[str], label: str | int, others: Sequence[bytes], separator: str
 ) -> bool:
     """Whether a first line is a row whose label is text, 39,40,yes, and no header, 0,1,rich."""
-    if isinstance(label, str) or not 0 <= label < len(cells):
+    if not isinstance(label, Real) or not 0 <= label < len(cells):
         return False
     rest = [cell for place, cell in enumerate(cells) if place != label]
     if not rest or not all(map(is_number, rest)) or not is_text(cells[label]):

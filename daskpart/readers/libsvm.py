@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from daskpart._floor.checks import whole_number
+from daskpart._floor.checks import several, whole_number
 from daskpart.containers.coordinates import index_dtype
 from daskpart.errors import InputError, ReadError
 
@@ -72,7 +72,9 @@ class Wanted:
             n_features = whole_number(n_features, "n_features", least=1, most=LARGEST_ID)
         if isinstance(labels, np.ndarray):
             labels = labels.tolist()  # Python's own, as messages show them
-        allowed = None if labels is None else tuple(labels)
+        if isinstance(labels, str):  # not its letters
+            raise InputError(f"labels is {labels!r}: give a list of the labels that may occur")
+        allowed = None if labels is None else tuple(several(labels, "labels", "a list of labels"))
         if allowed and not all(isinstance(each, str) for each in allowed):
             try:
                 allowed = tuple(float(each) for each in allowed)

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 import sparse
 
+from daskpart._floor.checks import whole_numbers
 from daskpart.containers.coordinates import index_dtype
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 
@@ -71,7 +72,7 @@ def read_tns(
     modes = [_zero_based(np.concatenate(parts), mode, path) for mode, parts in enumerate(indices)]
     found = tuple(int(index.max()) + 1 for index in modes)
     if shape is not None:
-        given = tuple(int(extent) for extent in shape)
+        given = tuple(whole_numbers(shape, "extent").tolist())
         if len(given) != order or any(a < b for a, b in zip(given, found, strict=False)):
             raise InputError(f"{path}: shape={given} cannot hold the entries, which need {found}")
         found = given

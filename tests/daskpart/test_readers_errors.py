@@ -323,6 +323,9 @@ def test_extents_that_are_too_small(tmp_path: Path) -> None:
         daskpart.read(tensor, shape=(2, 2))
     with pytest.raises(InputError, match="cannot hold"):
         daskpart.read(tensor, shape=(2, 3, 4))
+    for shape in (5, (2.5, 3)):
+        with pytest.raises(InputError, match="extent"):
+            daskpart.read(tensor, shape=shape)
     with pytest.raises(ReadError, match=r"line 1: expected feature indices up to 6, .*; found 7"):
         daskpart.read(examples, n_features=6)
     examples.write_text("1 0:1 6:1\n")
