@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.hashing import GOLDEN, mixed_word
 from daskpart._floor.kernels import kernel
 from daskpart._floor.lanes import aligned_rows, is_spread, panels
 from daskpart.models.cp.kernels.mttkrp import (
@@ -311,9 +312,8 @@ def _mixed_sum(words):
     total = np.uint64(words.size)
     place = np.uint64(0)
     for n in range(words.size):
-        mixed = np.uint64(words[n]) + place
-        total += (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-        place += np.uint64(0x9E3779B97F4A7C15)
+        total += mixed_word(np.uint64(words[n]) + place)
+        place += GOLDEN
     return total
 
 
