@@ -24,6 +24,7 @@ import pandas as pd
 from dask.highlevelgraph import HighLevelGraph
 from numpy.typing import NDArray
 
+from daskpart._floor.hashing import GOLDEN, mixed
 from daskpart._floor.rank_tasks import RankCollection
 from daskpart.connectivity import Connectivity
 from daskpart.containers.coordinates import (
@@ -247,12 +248,8 @@ def hashed_parts(
 ) -> NDArray[np.int32]:
     """A rank for each nonzero from its indices alone, the same however the blocks are cut."""
     word = np.full(coordinates.shape[1], np.uint64(random_state) + np.uint64(1), np.uint64)
-    for index in coordinates:  # splitmix64, one round a mode
-        word ^= index.astype(np.uint64)
-        word += np.uint64(0x9E3779B97F4A7C15)
-        word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        word ^= word >> np.uint64(31)
+    for index in coordinates:
+        word = mixed((word ^ index.astype(np.uint64)) + GOLDEN)
     return (word % np.uint64(n_ranks)).astype(np.int32)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from daskpart._floor.hashing import GOLDEN, mixed_word
 from daskpart._floor.kernels import kernel
 from daskpart.collectives import Plan
 from daskpart.models.base.state import Part
@@ -267,14 +268,9 @@ def _starting_rows(ids, n_components, center, scale, seed, rows):
     """Fill rows with center ± scale, uniform; depends on seed, id and component alone."""
     for r in range(ids.size):
         for f in range(n_components):
-            # splitmix64 (Steele, Lea, Flood 2014): one well-mixed word for each counter
-            z = np.uint64(seed) + np.uint64(ids[r] * n_components + f + 1) * np.uint64(
-                0x9E3779B97F4A7C15
-            )
-            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            z = z ^ (z >> np.uint64(31))
-            unit = float(z >> np.uint64(11)) / 9007199254740992.0
+            place = np.uint64(ids[r] * n_components + f + 1)
+            word = mixed_word(np.uint64(seed) + place * GOLDEN)
+            unit = float(word >> np.uint64(11)) / 9007199254740992.0
             rows[r, f] = center + scale * (2.0 * unit - 1.0)
 
 
