@@ -37,7 +37,7 @@ def hypergraphs(draw, light: bool = False) -> Hypergraph:
 
 def connectivity_minus_one(hypergraph: Hypergraph, part: np.ndarray) -> int:
     """Straight from the definition."""
-    nets = np.split(hypergraph.pins, hypergraph.net_pointer[1:-1])
+    nets = np.split(hypergraph.pins, hypergraph.net_pointer[1:])[:-1]
     return sum(
         int(cost) * (len(set(part[net].tolist())) - 1)
         for net, cost in zip(nets, hypergraph.net_costs, strict=True)
