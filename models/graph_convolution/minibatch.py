@@ -30,6 +30,7 @@ from daskpart.models.optimisation.learning_rates import LearningRate
 from daskpart.models.optimisation.optimisers import Optimizer
 
 from .batch_plan import BatchPlan, adjacency_of
+from .first_product import exchange_of
 from .network import Network
 from .problem import GraphProblem
 from .sampling import (
@@ -50,7 +51,6 @@ from .text import (
     GCNText,
     Prepared,
     end_of_epoch,
-    exchange_of,
     measured_pass,
     models_of,
     one_step,

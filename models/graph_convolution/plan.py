@@ -37,6 +37,7 @@ from .communication import COMMUNICATIONS, forecast, product_plan
 from .network import Network
 
 LABELS = ("forward", "backward")
+_AT_ONCE_BYTES = 16 << 20
 EPSILON = 0.01  # the imbalance of the paper
 # what a name of a partitioner stands for: a data model, and arguments of `daskpart.partition`
 PARTITIONERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -105,6 +106,13 @@ class GCNPlan(FitPlan):
     def passes(self) -> tuple[list[int], list[int]]:
         """Columns of every message of an epoch: forward (with those of validation), backward."""
         return _passes(self.network)
+
+    @property
+    def n_columns_at_once(self) -> int:
+        """Columns of a kept product that are made at a time: what an epoch sends, or 16 MiB."""
+        rows = self.n_halo + self.forward.traffic().sum(axis=1)
+        few = _AT_ONCE_BYTES // (np.dtype(self.network.dtype).itemsize * int(rows.max(initial=1)))
+        return max([1, few, *self.passes[0], *self.passes[1]])
 
     def expected(self) -> Expected:
         """What an epoch will send: equation 11, less what needs not travel."""

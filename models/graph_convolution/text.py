@@ -21,16 +21,16 @@ from daskpart.collectives import (
     Communicator,
     Exchange,
     PerRank,
-    Plan,
     allreduce,
     barrier,
 )
-from daskpart.collectives.messages import PreparedPlan, RankMessages, ValueInbox
+from daskpart.collectives.messages import PreparedPlan, RankMessages
 from daskpart.models.base.early_stopping import Seen, Watch
 from daskpart.models.base.text import Step, Text, run_steps
 from daskpart.models.optimisation.learning_rates import LearningRate
 from daskpart.models.optimisation.optimisers import BEGAN, Optimizer, are_bounded
 
+from .first_product import exchange_of, with_product
 from .network import Network
 from .passes import (
     RankData,
@@ -44,7 +44,7 @@ from .passes import (
 )
 from .plan import LABELS, GCNPlan
 from .problem import GraphProblem
-from .ranks import Halves, cut_graph
+from .ranks import cut_graph
 from .rows import SparseRows
 from .state import GCNState
 
@@ -174,15 +174,10 @@ def laid_out(comm: Communicator, plan: GCNPlan, problem: GraphProblem) -> tuple[
         comm.values([X[own] for own in members]),
         comm.values([targets_of(problem, own) for own in members]),
         network=network,
-        exchange=exchange_of(plan.forward),
+        exchange=exchange_of(plan.forward) if scipy.sparse.issparse(X) else None,
+        n_columns_at_once=plan.n_columns_at_once,
     )
     return prepared, data  # type: ignore[return-value]
-
-
-def exchange_of(plan: Plan) -> Exchange:
-    """Who sends rows to whom in a product with Â."""
-    only = plan.rounds[0]
-    return Exchange(plan.n_ranks, only.source, only.destination)
 
 
 def targets_of(problem: GraphProblem, own: NDArray[np.int64]) -> RankTargets:
@@ -201,29 +196,22 @@ def lay_out(
     targets: PerRank,
     *,
     network: Network,
-    exchange: Exchange,
+    exchange: Exchange | None,
+    n_columns_at_once: int,
 ) -> PerRank:
     """Features as the epochs read them: as they are, or their product with Â, made once; a text."""
-    first = network.layers[0]
-    data = comm.map(with_features, graphs, features, targets)
+    first, data = network.layers[0], comm.map(with_features, graphs, features, targets)
     if first.keeps_product:
-        product = features
-        for hop in range(first.hops):
-            pending = comm.post_values(
-                exchange,
-                comm.map(
-                    features_to_send,
-                    product,
-                    prepared.rounds[0].messages,
-                    slot=prepared.rounds[0].slot,
-                ),
-                pack_features,
-                label="first product",
-                index=hop,
-            )
-            total = comm.map(local_features, graphs, product)
-            product = comm.collect(pending, total, add_remote_features, graphs)
-        data = comm.map(with_product, data, product, reads_inputs=first.reads_inputs)
+        data = with_product(
+            comm,
+            prepared,
+            data,
+            hops=first.hops,
+            reads_inputs=first.reads_inputs,
+            n_features=first.n_inputs,
+            n_columns_at_once=n_columns_at_once,
+            exchange=exchange,
+        )
     return comm.settle(data)
 
 
@@ -491,70 +479,5 @@ def bytes_made(*made: Any) -> int:
 
 def with_features(graph: Any, features: Any, targets: RankTargets) -> RankData:
     """A rank's data with plain features."""
-    return RankData(graph, _as_rows(features), None, targets)
-
-
-def with_product(data: RankData, product: Any, *, reads_inputs: bool) -> RankData:
-    """A rank's data with the kept product in the place of features, or beside them."""
-    beside = data.rows if reads_inputs else None
-    return RankData(data.graph, _as_rows(product), beside, data.targets)
-
-
-def _as_rows(features: Any) -> Any:
-    return SparseRows.of(features) if scipy.sparse.issparse(features) else features
-
-
-def features_to_send(features: Any, messages: list[RankMessages], *, slot: int) -> dict[int, Any]:
-    """Rows for each destination."""
-    own = messages[slot]
-    return {
-        destination: features[positions]
-        for destination, positions in zip(own.destinations, own.out_positions, strict=True)
-    }
-
-
-def pack_features(
-    rows: dict[int, Any], source: int, destinations: list[int]
-) -> list[tuple[Any, ...]]:
-    """Rows for each of some ranks."""
-    return [_arrays_of(rows[destination]) for destination in destinations]
-
-
-def _arrays_of(chosen: Any) -> tuple[Any, ...]:
-    """Rows as arrays: dense ones as they are; of sparse ones lengths, columns, values."""
-    if hasattr(chosen, "indptr"):
-        return np.diff(chosen.indptr), chosen.indices, chosen.data
-    return (chosen,)
-
-
-def local_features(graph: Any, features: Any) -> Any:
-    """Columns of own vertices, times own features."""
-    return _matrix(graph.forward.local, len_of(features)) @ features
-
-
-def add_remote_features(total: Any, inbox: ValueInbox, graph: Any) -> Any:
-    """Columns of the halo, times the features that arrived."""
-    halves: Halves = graph.forward
-    if not halves.n_halo:
-        return total
-    halo = _stacked(inbox.payloads, total.shape[1])
-    total += _matrix(halves.remote, halves.n_halo) @ halo  # in its place, where it is dense
-    return total
-
-
-def _stacked(payloads: list[Any], n_columns: int) -> Any:
-    if len(payloads[0]) == 1:
-        return np.concatenate([payload[0] for payload in payloads])
-    lengths, columns, values = (np.concatenate(each) for each in zip(*payloads, strict=True))
-    indptr = np.concatenate(([0], np.cumsum(lengths)))
-    return scipy.sparse.csr_array((values, columns, indptr), shape=(len(lengths), n_columns))
-
-
-def len_of(features: Any) -> int:
-    """Rows."""
-    return int(features.shape[0])
-
-
-def _matrix(csr: Any, n_columns: int) -> Any:
-    indptr, indices, data = csr
-    return scipy.sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_columns))
+    rows = SparseRows.of(features) if scipy.sparse.issparse(features) else features
+    return RankData(graph, rows, None, targets)

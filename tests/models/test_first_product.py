@@ -1,0 +1,72 @@
+"""The kept first product: the same however many columns are made at a time, and what that costs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import daskpart
+from daskpart.collectives import communicator_for
+from daskpart.models.graph_convolution import plan as plans
+from daskpart.models.graph_convolution.plan import plan_fit
+from daskpart.models.graph_convolution.text import laid_out
+
+from .test_graph_convolution import features, graph, labels, model
+
+
+def product(layer, kind, n_ranks, options=None):
+    """The kept rows of all ranks in the order of the vertices; what was sent; Âʰ X beside."""
+    estimator = model(layer, first_product="kept", hidden=(1,), layer_options=options)
+    if layer == "sgc":
+        estimator.set_params(hidden=())
+    problem = estimator._problem(features(kind), labels(), {"graph": graph()}, 0)
+    network = estimator._network(problem, 0)
+    plan = plan_fit(problem, network, n_ranks, partitioner="random", random_state=0)
+    comm = communicator_for("local", n_ranks)
+    _, data = laid_out(comm, plan, problem)
+    found = np.zeros((problem.n_vertices, problem.n_inputs))
+    for rank, held in enumerate(comm.gather(data)):
+        rows = held.rows
+        if kind == "sparse":
+            rows = np.zeros((len(rows), rows.n_columns))
+            for row in range(len(rows)):
+                entries = slice(*held.rows.indptr[row : row + 2])
+                rows[row, held.rows.indices[entries]] = held.rows.data[entries]
+        found[plan.partition.members(rank)] = rows
+    wanted = problem.inputs(network)
+    for _ in range(network.layers[0].hops):
+        wanted = problem.operator(network) @ wanted
+    wanted = wanted.toarray() if kind == "sparse" else wanted
+    return found, comm.counters, wanted, plan
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize(
+    ("layer", "options"), [("gcn", None), ("sage", None), ("gin", None), ("sgc", {"hops": 3})]
+)
+def test_some_columns_at_a_time(layer, options, kind, n_ranks, monkeypatch):
+    """The product of X with the operator of the layer; the same bits one column at a time."""
+    at_once, _, wanted, _ = product(layer, kind, n_ranks, options)
+    np.testing.assert_allclose(at_once, wanted, rtol=1e-12, atol=1e-12)
+    monkeypatch.setattr(plans, "_AT_ONCE_BYTES", 1)
+    one_by_one, counters, _, plan = product(layer, kind, n_ranks, options)
+    assert one_by_one.tobytes() == at_once.tobytes()
+    if kind == "dense":
+        width, hops = plan.n_columns_at_once, plan.network.layers[0].hops
+        # as wide as the messages of an epoch: the only hidden column, or the outputs
+        assert width == max([1, *plan.passes[0], *plan.passes[1]])
+        assert width < at_once.shape[1]
+        assert {record.label for record in counters.rounds} == {"forward"}
+        assert len(counters.rounds) == hops * -(-at_once.shape[1] // width)
+        rows = plan.forward.total_rows * hops
+        assert counters.bytes_sent.sum() == 8 * rows * at_once.shape[1]
+
+
+def test_columns_at_once_are_what_an_epoch_sends_or_sixteen_mebibytes():
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(40, 300)), labels()
+    estimator = daskpart.GCNClassifier(hidden=(200,), n_ranks=2, partitioner="block", max_iter=1)
+    plan = estimator.plan(X, y, graph=graph())
+    n_rows = int((plan.n_halo + plan.forward.traffic().sum(axis=1)).max())
+    assert plan.n_columns_at_once == (16 << 20) // (4 * n_rows)
