@@ -22,6 +22,7 @@ import weakref
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from dask.base import is_dask_collection
@@ -39,6 +40,7 @@ from .handles import Held, Number
 from .mailbox import RunStopped
 from .rank import Answer, Request, RoundShare
 
+_FEW = 100
 _LARGE_BYTES = 100_000  # values beyond this are placed on the workers, not sent with the request
 
 
@@ -206,7 +208,7 @@ class RankedCommunicator(Communicator):
     def _values(self, values: Any) -> PerRank:
         self._n_values += 1
         held = self._held((0, self._n_values))
-        if is_dask_collection(values) or sum(map(sizeof, values)) > _LARGE_BYTES:
+        if is_dask_collection(values) or sum(map(_size_of, values)) > _LARGE_BYTES:
             held.placed = self._placed(values)
         if held.placed is None:
             # each apart: in one pickle two ranks could come to share an object
@@ -257,6 +259,15 @@ def _call(comm: Communicator, method: str, *arguments: Any, static: dict | None 
 
 def _own_value(comm: Communicator, values: PerRank) -> Any:
     return values.content
+
+
+def _size_of(value: Any) -> int:
+    """Bytes of a value, about; Dask's `sizeof` does not look into dataclasses."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return sum(_size_of(getattr(value, each.name)) for each in fields(value))
+    if isinstance(value, (tuple, list)) and len(value) <= _FEW:  # long ones are of small things
+        return sum(map(_size_of, value))
+    return sizeof(value)
 
 
 def _refused(thing: Any) -> Any:

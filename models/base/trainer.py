@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from daskpart._floor.memory import give_back_freed_memory
 from daskpart.errors import (
     DaskpartWarning,
     DivergenceError,
@@ -313,5 +314,6 @@ class Trainer:
                 session.close()
                 raise
             self._text = text
+            give_back_freed_memory()  # here, too: workers beside this process may need it
             self.memory = [int(held) for held in np.ravel(text.memory)]
         return self._text

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections import Counter
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -109,6 +110,32 @@ def test_large_values(quiet_client):
         assert [array[0] for array in given] == [0.0, 1.0, 2.0]
         assert [array[0] for array in communicator.gather(again)] == [0.0, 1.0, 2.0]
         ring_of_values(communicator, [(400, 300), (0,), (5,)])
+
+
+@dataclass
+class Piece:
+    name: str
+    arrays: list
+
+
+def last_plus_one(piece):
+    piece.arrays[0] += 1
+    return piece
+
+
+def test_large_arrays_inside_of_dataclasses_are_scattered_too(quiet_client):
+    """In a pickle beside the request they would go through the scheduler in several copies."""
+    given = [Piece("a rank's", [np.full(40_000, float(rank))]) for rank in range(3)]
+    with DaskCommunicator(3, quiet_client) as communicator:
+        state = communicator.values(given)
+        assert state.content.unsent is None
+        assert len(state.content.placed) == 3
+        state = communicator.update(last_plus_one, state)
+        assert [piece.arrays[0][-1] for piece in communicator.gather(state)] == [1.0, 2.0, 3.0]
+        assert [piece.arrays[0][0] for piece in given] == [0.0, 1.0, 2.0]
+        small = communicator.values([Piece("few", [np.zeros(3)])] * 3)
+        assert small.content.placed is None
+    assert_nothing_left(quiet_client)
 
 
 def test_the_same_object_twice_is_two_values(quiet_client):
