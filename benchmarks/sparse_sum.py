@@ -8,6 +8,7 @@ runs; `stream` makes new ones each time, as a collective does.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -15,7 +16,7 @@ import sparse
 from scipy.sparse import csr_array
 
 from daskpart.collectives import SUM, Stream, stream_of
-from daskpart.collectives.kernels_sparse import sparse_kernels, window_bits
+from daskpart.collectives.kernels_sparse import mark, sparse_kernels, spread
 from daskpart.collectives.stream import combined
 
 KERNELS = sparse_kernels(np.add)
@@ -26,7 +27,7 @@ class SparseSum:
 
     params = (
         [(10**7, 100_000), (2_000_000, 1_000_000), (10**8, 5_000_000)],
-        ["merge", "merge_many", "scatter", "dense", "stream", "copy", "scipy", "pydata-sparse"],
+        ["merge", "marked", "scatter", "dense", "stream", "copy", "scipy", "pydata-sparse"],
     )
     param_names = ("size_entries", "how")
     timeout = 600
@@ -68,15 +69,25 @@ class SparseSum:
         if how == "merge":
             pairs = first.indices, first.values, second.indices, second.values
             return lambda: KERNELS.merge(*pairs, *out)
-        if how == "merge_many":
-            pointer = np.array([0, first.n_entries, self.length])
-            bits = window_bits(self.size, self.length)
-            return lambda: KERNELS.merge_many(*joined, pointer, np.float32(0), bits, *out)
+        if how == "marked":
+            return partial(_marked, self.streams, *out)
         if how == "copy":
             return lambda: [np.copyto(to, source) for to, source in zip(out, joined, strict=True)]
         if how == "stream":
             return lambda: combined(self.streams, SUM, 1.0)
         return _dense_or_peer(how, first, second)
+
+
+def _marked(streams: list[Stream], indices: np.ndarray, values: np.ndarray) -> None:
+    """As vectors of more than two ranks are added; the marks are new each time."""
+    touched = np.zeros(streams[0].size // 64 + 1, np.uint64)
+    before = np.empty(len(touched), indices.dtype)
+    for stream in streams:
+        mark(touched, 0, stream.indices)
+    spread(touched, 0, before, indices)
+    values.fill(0)
+    for stream in streams:
+        KERNELS.add_marked(values, touched, before, 0, stream.indices, stream.values)
 
 
 def _dense_or_peer(how: str, first: Stream, second: Stream) -> Callable[[], object]:

@@ -14,7 +14,7 @@ from it are the same everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from .communicator import Communicator, PerRank, unchanged
 from .cost_model import LONG_BYTES, SHORT_BYTES, CostModel
-from .kernels_sparse import sparse_kernels, window_bits
+from .kernels_sparse import sparse_kernels
 from .messages import Exchange, Payload, ValueInbox
 from .reduction import SUM
-from .stream import Stream, combined, stream_of
+from .stream import Stream, combined, entries_stream, stream_of
 
 _ROUNDS, _MORE_ROUNDS = 4, 48
 _TURNS, _KERNEL_TURNS = 3, 6
@@ -246,31 +246,29 @@ def _seconds_a_unit(
     }
 
 
-_Entries = tuple[NDArray[Any], NDArray[Any]]  # indices and values of a sparse vector
-
-
 class _Vectors(NamedTuple):
     """What kernels work on; the long ones have the first two."""
 
-    sparse: list[_Entries]
+    sparse: list[Stream]
     dense: NDArray[Any]
-    joined: _Entries = (np.zeros(0), np.zeros(0))  # all of `sparse`, one after another
-    spread: NDArray[Any] = np.zeros(0)  # the indices of `joined`, 64 times as far apart
-    room: _Entries = (np.zeros(0), np.zeros(0))  # for the sum of all of them
+    lone: Sequence[Stream] = ()  # `sparse`, with indices 64 times as far apart
+    room: tuple[NDArray[Any], ...] = ()  # for the sum of two: indices and values
 
 
 def _vectors(rank: int) -> _Vectors:
     random, ones = np.random.default_rng(rank), partial(np.ones, dtype=np.float32)
-    chosen = [random.choice(_INDICES, _ENTRIES, replace=False) for _ in range(4)]
-    sparse = [(np.sort(indices).astype(np.uint32), ones(_ENTRIES)) for indices in chosen]
-    indices, values = (np.concatenate(arrays) for arrays in zip(*sparse, strict=True))
-    room = np.ones(4 * _ENTRIES, np.uint32), ones(4 * _ENTRIES)
-    return _Vectors(sparse, ones(_INDICES), (indices, values), 64 * indices, room)
+    chosen = [np.sort(random.choice(_INDICES, _ENTRIES, replace=False)) for _ in range(4)]
+    sparse, lone = (
+        [entries_stream(apart * indices, ones(_ENTRIES), apart * _INDICES) for indices in chosen]
+        for apart in (1, 64)
+    )
+    room = np.ones(2 * _ENTRIES, np.uint32), ones(2 * _ENTRIES)
+    return _Vectors(sparse, ones(_INDICES), lone, room)
 
 
 def _long_vectors(length: int) -> _Vectors:
     indices = (np.arange(int(length * _SHARE)) / _SHARE).astype(np.uint32)
-    sparse = [(indices, np.ones(len(indices), np.float32))]
+    sparse = [entries_stream(indices, np.ones(len(indices), np.float32), length)]
     return _Vectors(sparse, np.ones(length, np.float32))
 
 
@@ -286,31 +284,23 @@ def _repeat(vectors: _Vectors, *, work: Callable, repeats: int) -> int:
 
 
 def _merge(vectors: _Vectors) -> NDArray[Any]:
-    indices, values = (array[: 2 * _ENTRIES] for array in vectors.room)
-    sparse_kernels(np.add).merge(*vectors.sparse[0], *vectors.sparse[1], indices, values)
-    return values
-
-
-def _gather(vectors: _Vectors) -> NDArray[Any]:
-    return _gathered(vectors, vectors.joined[0], _INDICES)
-
-
-def _gather_lone(vectors: _Vectors) -> NDArray[Any]:
-    return _gathered(vectors, vectors.spread, 64 * _INDICES)
-
-
-def _gathered(vectors: _Vectors, all_indices: NDArray[Any], n_indices: int) -> NDArray[Any]:
-    pointer = np.arange(5) * _ENTRIES
-    bits = window_bits(n_indices, 4 * _ENTRIES)
-    sparse_kernels(np.add).merge_many(
-        all_indices, vectors.joined[1], pointer, np.float32(0), bits, *vectors.room
-    )
+    first, second = vectors.sparse[:2]
+    pair = first.indices, first.values, second.indices, second.values
+    sparse_kernels(np.add).merge(*pair, *vectors.room)
     return vectors.room[1]
 
 
+def _gather(vectors: _Vectors) -> NDArray[Any]:
+    return combined(vectors.sparse, SUM, 1.0).values
+
+
+def _gather_lone(vectors: _Vectors) -> NDArray[Any]:
+    return combined(vectors.lone, SUM, 1.0).values
+
+
 def _scatter(vectors: _Vectors) -> NDArray[Any]:
-    for indices, values in vectors.sparse:
-        sparse_kernels(np.add).scatter(vectors.dense, 0, indices, values)
+    for each in vectors.sparse:
+        sparse_kernels(np.add).scatter(vectors.dense, 0, each.indices, each.values)
     return vectors.dense
 
 

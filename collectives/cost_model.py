@@ -343,8 +343,7 @@ class _Walk:
         merged = self._copying(self.pair * union)  # written to new arrays
         if degree == 2:
             return 2 * values * self.model.merged_entry + merged
-        joined = self._copying(self.pair * degree * values)
-        return joined + self.model.gathered(degree * values, union / self.n) + merged
+        return self.model.gathered(degree * values, union / self.n) + merged
 
     def _scattering(self, entries: float) -> float:
         """Seconds to make the range dense, and to put so many entries into it."""

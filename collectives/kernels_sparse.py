@@ -2,15 +2,15 @@
 
     merge     1 4 7   ⊕   4 9     →  1 4 7 9      two vectors, the lower and the upper half at once;
                                                   no branch depends on the data
-    windows   k vectors, one window of indices after another in a small dense buffer:
+    marked    k vectors: `mark` sets a bit for each index, and counts; `spread` says how many bits
+              come before each word, so `add_marked` knows an entry's place in the sum
 
-              |‥a‥‥b‥|‥‥c‥‥‥|    vector 0
-              |‥d‥‥‥‥|‥‥e‥f‥|    vector 1    values of an index combine in the order of vectors,
-              |‥*‥‥b‥|‥‥*‥f‥|    out         and a bit map says which were touched
+              |a··b··|······|    vector 0
+              |d·····|·e··f·|    vector 1    values of an index combine in the order of vectors
+              |*··*··|·*··*·|    bits
+              |0     |2     |    before      of the words; the sum: a⊕d, b, e, f
 
     scatter   entries combined with a dense vector; `place` writes them over it
-    marked    k vectors of a crowded range: `mark` sets a bit for each index and counts, `spread`
-              says how many bits come before each word, so `add_marked` knows an entry's place
     compress  a dense vector back into entries
     largest   indices of the largest magnitudes of each bucket
 
@@ -31,11 +31,6 @@ from numpy.typing import NDArray
 
 from daskpart._floor.kernels import kernel
 
-_WINDOW_BITS = (10, 15)  # smallest and largest window, log2 of indices: it stays in the L2 cache
-_ENTRIES_IN_WINDOW = 1024
-_NO_INDEX = np.uint64(0xFFFFFFFFFFFFFFFF)  # no vector has so many indices
-
-
 Indices = NDArray[Any]
 Values = NDArray[Any]
 
@@ -44,7 +39,6 @@ class SparseKernels(NamedTuple):
     """Compiled for one way of combining values; see `sparse_kernels`."""
 
     merge: Callable[..., int]
-    merge_many: Callable[..., int]
     add_marked: Callable[..., None]
     scatter: Callable[..., None]
 
@@ -52,18 +46,12 @@ class SparseKernels(NamedTuple):
 @cache
 def sparse_kernels(combine: Callable[[Any, Any], Any]) -> SparseKernels:
     """The kernels for ``combine(a, b)``: a numpy ufunc, or a function that numba can compile."""
-    makers = (_merge, _merge_many, _add_marked, _scatter)
+    makers = (_merge, _add_marked, _scatter)
     if isinstance(combine, np.ufunc):
         return SparseKernels(*(make(combine) for make in makers))
     function = combine if hasattr(combine, "py_func") else numba.njit(combine)
     # a jitted function is another one in every process: what is cached would not be found again
     return SparseKernels(*(make(function, cache=False) for make in makers))
-
-
-def window_bits(n_indices: int, n_entries: int) -> int:
-    """Log2 of the window for `merge_many`: a thousand entries in it if the cache allows."""
-    wanted = int(_ENTRIES_IN_WINDOW * n_indices / max(n_entries, 1)).bit_length()
-    return min(max(wanted, _WINDOW_BITS[0]), _WINDOW_BITS[1])
 
 
 def _merge(combine: Any, **options: Any) -> Any:
@@ -108,61 +96,6 @@ def _merge(combine: Any, **options: Any) -> Any:
         return int(lower_end + n - upper)
 
     return merge
-
-
-def _merge_many(combine: Any, **options: Any) -> Any:
-    @kernel(**options)
-    def merge_many(
-        all_indices: NDArray[Any],
-        all_values: NDArray[Any],
-        pointer: NDArray[np.int64],
-        neutral: Any,
-        bits: int,
-        indices: NDArray[Any],
-        values: NDArray[Any],
-    ) -> int:
-        """Vectors v = pointer[v]:pointer[v + 1] into one; returns the number of entries written."""
-        n_vectors, n = len(pointer) - 1, 0
-        heads = pointer[:-1].copy()
-        window = np.full(1 << bits, neutral, all_values.dtype)
-        touched = np.zeros(max((1 << bits) >> 6, 1), np.uint64)
-        while True:
-            begin = _least_index(all_indices, heads, pointer)
-            if begin == _NO_INDEX:
-                return n
-            size = np.uint64(1 << bits)
-            for v in range(n_vectors):
-                head, end = heads[v], pointer[v + 1]
-                while head < end and np.uint64(all_indices[head]) - begin < size:
-                    place = np.uint64(all_indices[head]) - begin
-                    window[place] = combine(window[place], all_values[head])
-                    touched[place >> np.uint64(6)] |= np.uint64(1) << (place & np.uint64(63))
-                    head += 1
-                heads[v] = head
-            for word in range(len(touched)):
-                left = touched[word]
-                while left:
-                    place = (np.uint64(word) << np.uint64(6)) + np.uint64(trailing_zeros(left))
-                    indices[n] = begin + place
-                    values[n] = window[place]
-                    window[place] = neutral
-                    left &= left - np.uint64(1)
-                    n += 1
-                touched[word] = 0
-
-    return merge_many
-
-
-@kernel
-def _least_index(
-    all_indices: NDArray[Any], heads: NDArray[np.int64], pointer: NDArray[np.int64]
-) -> Any:
-    """The least of the vectors' next indices; `_NO_INDEX` when all are through."""
-    least = _NO_INDEX
-    for v in range(len(heads)):
-        if heads[v] < pointer[v + 1]:
-            least = min(least, np.uint64(all_indices[heads[v]]))
-    return least
 
 
 def _add_marked(combine: Any, **options: Any) -> Any:

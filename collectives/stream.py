@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from daskpart._floor.checks import whole_number
 from daskpart.errors import InputError
 
-from .kernels_sparse import compress, mark, place, sparse_kernels, spread, window_bits
+from .kernels_sparse import compress, mark, place, sparse_kernels, spread
 from .large_arrays import copied, empty_array, filled_array, joined
 from .reduction import SUM, Reduction
 
@@ -293,17 +293,23 @@ def combined(streams: Sequence[Stream], reduction: Reduction, density: float) ->
     held = [stream for stream in streams if stream.n_entries]
     if len(held) <= 1:
         return (held or streams)[0].switched(density)
-    entries = [stream.n_entries for stream in held]
-    limit = density * (held[0].upper - held[0].lower)
+    length, entries = held[0].upper - held[0].lower, [stream.n_entries for stream in held]
+    limit = density * length
     if max(entries) >= limit:
         return _onto_dense(held, reduction)
-    if sum(entries) < limit:
-        return _merged(held, reduction)
-    # counted before: merged first and switched then, they would be gone through twice
-    touched, n = _marks(held)
-    if n >= limit:
-        return _onto_dense(held, reduction)
-    return _merged(held, reduction) if len(held) == 2 else _summed(held, reduction, touched, n)
+    # by twos, entries of the first are passed on again and again; marks are a bit for each index
+    by_twos = len(held) == 2 or len(held) * sum(entries) < length // 64
+    if not by_twos or sum(entries) >= limit:
+        # counted before: merged first and switched then, they would be gone through twice
+        touched, n = _marks(held)
+        if n >= limit:
+            return _onto_dense(held, reduction)
+        if not by_twos:
+            return _summed(held, reduction, touched, n)
+    total = held[0]
+    for stream in held[1:]:
+        total = _merged(total, stream, reduction)
+    return total
 
 
 def concatenated(streams: Sequence[Stream], density: float) -> Stream:
@@ -371,24 +377,13 @@ def _places(indices: NDArray[Any], bounds: list[int]) -> list[int]:
     return [p if b < limit else len(indices) for b, p in zip(bounds, found, strict=True)]
 
 
-def _merged(streams: Sequence[Stream], reduction: Reduction) -> Stream:
-    kernels, first = sparse_kernels(reduction.combine), streams[0]
-    all_indices = [_wide(s.indices) for s in streams if s.indices is not None]
-    length = sum(stream.n_entries for stream in streams)
-    indices = empty_array(length, all_indices[0].dtype)
+def _merged(first: Stream, second: Stream, reduction: Reduction) -> Stream:
+    i, j = _wide(first.indices), _wide(second.indices)
+    length = first.n_entries + second.n_entries
+    indices = empty_array(length, i.dtype)
     values = empty_array(length, first.values.dtype)
-    if len(streams) == 2:
-        second = streams[1]
-        n = kernels.merge(all_indices[0], first.values, all_indices[1], second.values, indices,
-                          values)  # fmt: skip
-    else:
-        pointer = np.cumsum([0, *(stream.n_entries for stream in streams)], dtype=np.int64)
-        n = kernels.merge_many(
-            joined(all_indices),
-            joined([stream.values for stream in streams]),
-            pointer, first.neutral, window_bits(first.upper - first.lower, length),
-            indices, values,
-        )  # fmt: skip
+    merge = sparse_kernels(reduction.combine).merge
+    n = merge(i, first.values, j, second.values, indices, values)
     narrow = indices[:n].astype(index_type(first.size), copy=False)
     return first.replaced(values[:n], narrow, first.lower, first.upper)
 
@@ -396,7 +391,7 @@ def _merged(streams: Sequence[Stream], reduction: Reduction) -> Stream:
 def _summed(
     streams: Sequence[Stream], reduction: Reduction, touched: NDArray[np.uint64], n: int
 ) -> Stream:
-    """As `_merged`, from marks of all indices: quicker where a range is crowded."""
+    """All at once, from marks of all indices."""
     first, add = streams[0], sparse_kernels(reduction.combine).add_marked
     indices = empty_array(n, _wide(first.indices).dtype)
     before = np.empty(len(touched), indices.dtype)

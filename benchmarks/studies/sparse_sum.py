@@ -12,11 +12,11 @@ from benchmarks.sparse_sum import SparseSum
 
 from .output import Origin, markdown_table, out_option, write_numbers, write_section
 
-HOW = ("copy", "merge", "merge_many", "scatter", "dense", "stream", "scipy", "pydata-sparse")
+HOW = ("copy", "merge", "marked", "scatter", "dense", "stream", "scipy", "pydata-sparse")
 WORDS = {
     "copy": "copy of the entries (the bound)",
     "merge": "merge of two",
-    "merge_many": "merge of many",
+    "marked": "merge of many, by marks",
     "scatter": "scatter into a dense vector",
     "dense": "dense add",
     "stream": "`stream` (chooses, allocates)",
