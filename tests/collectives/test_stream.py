@@ -163,6 +163,23 @@ def test_merging_many_keeps_the_order_of_ranks(size, n_streams, seed):
     assert merged.to_numpy().tobytes() == (expected + 0.0).tobytes()
 
 
+@pytest.mark.parametrize(("apart", "not_asked"), [(3000, "_summed"), (300, "_merged")])
+def test_many_merge_by_twos_where_they_are_far_apart(apart, not_asked, monkeypatch):
+    """Either way each index combines in the order of ranks."""
+    random = np.random.default_rng(apart)
+    vectors = np.zeros((5, 30_000))
+    vectors[:, ::apart] = random.standard_normal((5, 30_000 // apart))  # where all have entries
+    vectors *= 10.0 ** random.integers(-8, 9, vectors.shape)
+    vectors[range(5), random.integers(1, apart, 5)] = 1.0
+    monkeypatch.setattr(stream_module, not_asked, None)
+    merged = combined([stream_of(vector) for vector in vectors], SUM, 1.0)
+    expected = np.zeros(30_000)
+    for vector in vectors:
+        expected = expected + vector
+    assert merged.n_entries == np.count_nonzero(vectors.any(axis=0))
+    assert merged.to_numpy().tobytes() == (expected + 0.0).tobytes()
+
+
 @pytest.mark.parametrize("n_streams", [2, 8])
 def test_a_sum_that_fills_up_is_dense_at_once(n_streams, monkeypatch):
     """The union is counted before: entries that coincide are no reason to switch."""
