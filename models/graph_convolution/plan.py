@@ -37,7 +37,7 @@ from .communication import COMMUNICATIONS, forecast, product_plan
 from .network import Network
 
 LABELS = ("forward", "backward")
-_AT_ONCE_BYTES = 16 << 20
+_AT_ONCE_BYTES, _CACHE_LINE = 16 << 20, 64
 EPSILON = 0.01  # the imbalance of the paper
 # what a name of a partitioner stands for: a data model, and arguments of `daskpart.partition`
 PARTITIONERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -109,10 +109,14 @@ class GCNPlan(FitPlan):
 
     @property
     def n_columns_at_once(self) -> int:
-        """Columns of a kept product that are made at a time: what an epoch sends, or 16 MiB."""
-        rows = self.n_halo + self.forward.traffic().sum(axis=1)
-        few = _AT_ONCE_BYTES // (np.dtype(self.network.dtype).itemsize * int(rows.max(initial=1)))
-        return max([1, few, *self.passes[0], *self.passes[1]])
+        """Columns of a kept product that are made at a time.
+
+        What takes 16 MiB, no fewer than an epoch sends, or a cache line holds.
+        """
+        itemsize = np.dtype(self.network.dtype).itemsize
+        n_rows = int((self.n_own + self.n_halo + self.forward.traffic().sum(axis=1)).max())
+        widths = [*self.passes[0], *self.passes[1]]
+        return max([_AT_ONCE_BYTES // (itemsize * n_rows), _CACHE_LINE // itemsize, *widths])
 
     def expected(self) -> Expected:
         """What an epoch will send: equation 11, less what needs not travel."""

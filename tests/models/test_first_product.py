@@ -50,6 +50,7 @@ def test_some_columns_at_a_time(layer, options, kind, n_ranks, monkeypatch):
     at_once, _, wanted, _ = product(layer, kind, n_ranks, options)
     np.testing.assert_allclose(at_once, wanted, rtol=1e-12, atol=1e-12)
     monkeypatch.setattr(plans, "_AT_ONCE_BYTES", 1)
+    monkeypatch.setattr(plans, "_CACHE_LINE", 8)
     one_by_one, counters, _, plan = product(layer, kind, n_ranks, options)
     assert one_by_one.tobytes() == at_once.tobytes()
     if kind == "dense":
@@ -63,10 +64,19 @@ def test_some_columns_at_a_time(layer, options, kind, n_ranks, monkeypatch):
         assert counters.bytes_sent.sum() == 8 * rows * at_once.shape[1]
 
 
-def test_columns_at_once_are_what_an_epoch_sends_or_sixteen_mebibytes():
-    random = np.random.default_rng(0)
-    X, y = random.normal(size=(40, 300)), labels()
-    estimator = daskpart.GCNClassifier(hidden=(200,), n_ranks=2, partitioner="block", max_iter=1)
-    plan = estimator.plan(X, y, graph=graph())
-    n_rows = int((plan.n_halo + plan.forward.traffic().sum(axis=1)).max())
-    assert plan.n_columns_at_once == (16 << 20) // (4 * n_rows)
+@pytest.mark.parametrize(("n_features", "dtype"), [(300, "float32"), (5, "float64")])
+def test_columns_at_once(n_features, dtype, monkeypatch):
+    """16 MiB, or what an epoch sends, or a cache line."""
+    X = np.random.default_rng(0).normal(size=(40, n_features))
+
+    def at_once(*hidden):
+        estimator = daskpart.GCNClassifier(hidden, dtype=dtype, n_ranks=2, partitioner="block")
+        return estimator.plan(X, labels(), graph=graph())
+
+    plan, itemsize = at_once(20), np.dtype(dtype).itemsize
+    n_rows = int((plan.n_own + plan.n_halo + plan.forward.traffic().sum(axis=1)).max())
+    assert plan.n_columns_at_once == (16 << 20) // (itemsize * n_rows)
+    monkeypatch.setattr(plans, "_AT_ONCE_BYTES", 1)
+    # the second layer sends its outputs, of three classes
+    assert at_once(20).n_columns_at_once == 64 // itemsize
+    assert at_once(200, 100).n_columns_at_once == 100
