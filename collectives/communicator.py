@@ -24,8 +24,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from dask.base import is_dask_collection
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from .cost_model import CostModel
 
 Cached = TypeVar("Cached")
-Text = TypeVar("Text", bound=Callable[..., Any])
 
 
 class PerRank:
@@ -109,6 +107,8 @@ class Communicator(ABC):
         Whether `run` hands texts over to ranks, each with a communicator of its own.
     cost_model : CostModel or None
         What messages and kernels cost here, once `cost_model_of` measured it.
+    n_posted : int
+        Rounds of messages so far, as `counters` has them; here and not there, a text can ask.
     """
 
     n_ranks: int
@@ -124,6 +124,7 @@ class Communicator(ABC):
         self.closed = False
         self.timeline = timeline_if_recorded(self.n_ranks)
         self._counters = Counters(self.n_ranks)
+        self.n_posted = 0
         self._cache: dict[Hashable, Any] = {}
 
     def __repr__(self) -> str:
@@ -315,7 +316,9 @@ class Communicator(ABC):
             ``pack(value, positions)`` gives a fresh array of one row a position; called once a
             message.
         """
+        _require(prepared_round, PreparedRound, "a round of what prepare(plan, …) gave")
         self._check_step((prepared_round.messages, values), {})
+        self.n_posted += 1
         pending = Pending(self, prepared_round, prepared_round.label, prepared_round.index)
         pending.content = self._post(pending, values, pack)
         return pending
@@ -345,9 +348,11 @@ class Communicator(ABC):
             The round's name in `counters`. A message counts ``len(first array)`` rows and the bytes
             of all its arrays; an empty message counts as a message.
         """
+        _require(exchange, Exchange, "an Exchange")
         self._check_step((values,), {})
         if exchange.n_ranks != self.n_ranks:
             raise InputError(f"An exchange of {exchange.n_ranks} ranks on {self.n_ranks} ranks.")
+        self.n_posted += 1
         pending = Pending(self, exchange, label, index)
         pending.content = self._post(pending, values, pack)
         return pending
@@ -381,6 +386,7 @@ class Communicator(ABC):
         InputError
             If the messages of a plan to a rank differ in dtype or row shape; names the ranks.
         """
+        _require(pending, Pending, "what post or post_values gave")
         if pending.communicator is not self:
             raise InputError("These messages were posted on another communicator.")
         if pending.collected:
@@ -412,6 +418,7 @@ class Communicator(ABC):
             Small plain values, the same on every rank.
         """
         self._check_step((values,), static)
+        self.n_posted += 2
         return self._fold(values, function, label, static)
 
     def assume_replicated(self, values: PerRank) -> Replicated:
@@ -570,19 +577,9 @@ class Communicator(ABC):
                 raise InputError(f"{name}= is a per-rank value; pass those by position.")
 
 
-def collective(text: Text) -> Text:
-    """Make a text that is called like a function, inside of another text or outside of any.
-
-    Outside, where ranks are processes, all of it is one run, and not one for each call in it.
-    """
-
-    @wraps(text)
-    def call(communicator: Communicator, *values: Any, **static: Any) -> Any:
-        if communicator.ships_texts:
-            return communicator.run(call, *values, **static)
-        return text(communicator, *values, **static)
-
-    return cast(Text, call)
+def _require(given: Any, kind: type, wanted: str) -> None:
+    if not isinstance(given, kind):
+        raise InputError(f"Got {type(given).__name__}: give {wanted}.")
 
 
 def unchanged(value: Any, *others: Any) -> Any:

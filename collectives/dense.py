@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from daskpart._floor.checks import one_of, whole_number, without_mask
 from daskpart.errors import InputError
 
-from .communicator import Communicator, PerRank, collective
+from .communicator import Communicator, PerRank
 from .dense_plans import (
     Layout,
     allgather_plan,
@@ -47,6 +47,7 @@ from .messages import Inbox, PreparedPlan
 from .operations import expand, reduce
 from .plan import Plan
 from .reduction import SUM, Reduction, require_reduction
+from .texts import collective
 
 ALGORITHMS = ("hypercube", "direct")
 # a plan, the numbering of each rank's rows, the layout of each rank

@@ -41,10 +41,11 @@ from numpy.typing import NDArray
 from daskpart._floor.checks import ranks_disagree, require_same_arrays, without_mask
 from daskpart.errors import InputError
 
-from .communicator import Communicator, PerRank, collective
+from .communicator import Communicator, PerRank
 from .messages import Inbox, PreparedPlan, require_prepared
 from .reduction import SUM, Reduction, as_given, combine_rows, pack_rows, place_rows
 from .routes import PreparedEmbedding, RankRoutes
+from .texts import collective
 
 
 @collective

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.checks import require_same_arrays, without_mask
 
-from .communicator import Communicator, PerRank, collective
+from .communicator import Communicator, PerRank
 from .hypercube import hypercube_edges
 from .large_arrays import copied
 from .messages import Exchange, Payload, ValueInbox
@@ -35,6 +35,7 @@ from .reduction import SUM, Reduction, as_given, require_reduction
 from .sparse_allreduce import PendingAllreduce, agreed_streams
 from .sparse_steps import core_of, steps_of
 from .stream import Stream, stream_of_all
+from .texts import collective
 
 
 @collective

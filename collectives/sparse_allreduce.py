@@ -30,13 +30,14 @@ from numpy.typing import NDArray
 from daskpart._floor.checks import ranks_disagree
 from daskpart.errors import InputError
 
-from .communicator import Communicator, Pending, PerRank, Replicated, collective
+from .communicator import Communicator, Pending, PerRank, Replicated
 from .cost_measurement import cost_model_of
 from .cost_model import Choice, CostModel, Problem
 from .reduction import SUM, Reduction, require_reduction
 from .sparse_exchange import combine_step, exchange_of, pack_step, run_local
 from .sparse_steps import ALGORITHMS, LOCAL_KINDS, Step, core_of, require_free_choice, steps_of
 from .stream import Stream, dense_stream_of, stream_of
+from .texts import collective
 
 
 def sparse_allreduce(

@@ -319,6 +319,12 @@ def test_misuse_is_told_at_once(make_communicator):
     state = communicator.collect(pending, state, place_rows)
     with pytest.raises(InputError, match="collected before"):
         communicator.collect(pending, state, place_rows)
+    with pytest.raises(InputError, match="Got Round: give a round of what prepare"):
+        communicator.post(prepared.plan.rounds[0], state, pack_rows)
+    with pytest.raises(InputError, match="Got NoneType: give what post or post_values gave"):
+        communicator.collect(None, state, place_rows)
+    with pytest.raises(InputError, match="Got list: give an Exchange"):
+        communicator.post_values([(0, 1)], state, pack_rows)
     communicator.close()
     with pytest.raises(InputError, match="closed"):
         communicator.map(identity, state)
