@@ -316,7 +316,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
 
     @property
     def history_(self) -> pd.DataFrame:
-        """One row a step: what was measured, seconds, rows and messages sent."""
+        """One row a step: what it measured and sent, and seconds; some are means over a run."""
         unit = self._state_class._unit
         return pd.DataFrame(self._fitted().history).rename(columns={"epoch": unit})
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import islice
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.tables import fixed, html_table, text_table
 from daskpart._floor.words import counted
+from daskpart.collectives.counters import Counters
 
 from .registry import register
 
@@ -235,6 +237,24 @@ class Traffic:
             "messages": sum((of[n]["messages_sent"] for n in labels if n in of), none),
             "bytes": sum((of[n]["bytes_sent"] for n in labels if n in of), none),
         }
+
+    def of_steps(self, counters: Any, steps: Sequence[Any]) -> list[dict[str, int]]:
+        """Messages, rows and bytes of all ranks in each step of one run."""
+        lengths = [step.n_rounds for step in steps]
+        if len(steps) == 1 or None in lengths:
+            sent = self.measured(counters).items()
+            return [{name: int(of.sum()) // len(steps) for name, of in sent}] * len(steps)
+        known: dict[tuple[Any, ...], dict[str, int]] = {}  # steps mostly send the same
+        found, rounds = [], iter(counters.rounds)
+        for length in lengths:
+            own = tuple(islice(rounds, length))
+            if own not in known:
+                of_step = Counters(counters.n_ranks)
+                of_step.rounds = list(own)
+                sent = self.measured(of_step).items()
+                known[own] = {name: int(of.sum()) for name, of in sent}
+            found.append(known[own])
+        return found
 
     def add(self, counters: Any, steps: Sequence[Any]) -> None:
         """Count the steps of one run."""

@@ -49,6 +49,9 @@ class Step:
         From 1; filled in by `run_steps`.
     seconds : float
         By the clock of a rank; filled in by `run_steps`.
+    n_rounds : int or None
+        Rounds of messages, to count what this step sent; filled in by `run_steps`. None: nobody
+        looked, and what a run sent is shared out evenly over its steps.
     """
 
     measured: Mapping[str, float]
@@ -58,6 +61,7 @@ class Step:
     counted: Mapping[str, int] = field(default_factory=dict)
     number: int = 0
     seconds: float = 0.0
+    n_rounds: int | None = None
 
 
 def run_steps(
@@ -92,9 +96,10 @@ def run_steps(
     keep_freed_memory()
     steps: list[Step] = []
     for number in range(first, last + 1):
-        begin = perf_counter()
+        begin, posted = perf_counter(), comm.n_posted
         changing, done = step(comm, fixed, changing, number=number, **static)
-        steps.append(replace(done, number=number, seconds=perf_counter() - begin))
+        seconds, n_rounds = perf_counter() - begin, comm.n_posted - posted
+        steps.append(replace(done, number=number, seconds=seconds, n_rounds=n_rounds))
         if done.enough or not done.finite:
             break
     return changing, steps

@@ -221,8 +221,8 @@ class Trainer:
     def _counted(self, text: Text, steps: list[Step]) -> list[Row]:
         """Rows of the history of some steps, and their traffic added up."""
         counters, n_steps = text.session.counters, len(steps)
-        sent = self.traffic.measured(counters)
         self.traffic.add(counters, steps)
+        sent = self.traffic.of_steps(counters, steps)
         rows = [
             {
                 "epoch": step.number,
@@ -231,11 +231,11 @@ class Trainer:
                 "seconds_computing": float(counters.seconds_computing.mean()) / n_steps,
                 "seconds_communicating": float(counters.seconds_blocked.mean()) / n_steps,
                 **step.counted,
-                "volume": int(sent["rows"].sum()) // n_steps,
-                "messages": int(sent["messages"].sum()) // n_steps,
-                "bytes": int(sent["bytes"].sum()) // n_steps,
+                "volume": of_step["rows"],
+                "messages": of_step["messages"],
+                "bytes": of_step["bytes"],
             }
-            for step in steps
+            for step, of_step in zip(steps, sent, strict=True)
         ]
         self.history += rows
         return rows

@@ -153,6 +153,8 @@ class ServerText(Text):
 
     def _epoch(self, number: int) -> Step:
         loss, more, seconds = self._pass(number)
+        counters = self.session.counters
+        before = len(counters.rounds)
         self.session.count(seconds)
         change, self._loss = loss - self._loss, loss
         return Step(
@@ -161,6 +163,7 @@ class ServerText(Text):
             enough=abs(change) < self._tolerance,
             number=number,
             seconds=float(seconds.max()),
+            n_rounds=len(counters.rounds) - before,
         )
 
     @abstractmethod

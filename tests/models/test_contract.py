@@ -50,9 +50,7 @@ def assert_same(one: Any, other: Any) -> None:
             pairs = zip(mine, theirs, strict=True) if isinstance(mine, list) else [(mine, theirs)]
             for a, b in pairs:
                 np.testing.assert_array_equal(a, b)
-    # where data decide what is sent, these are means over the steps of a run, as long as it was
-    varying = {"volume", "messages", "bytes"} if not one.comm_report_.expected_rows.size else set()
-    kept = [name for name in one.history_ if not name.startswith("seconds") and name not in varying]
+    kept = [name for name in one.history_ if not name.startswith("seconds")]
     assert one.history_[kept].equals(other.history_[kept])
 
 

@@ -14,6 +14,7 @@ from sklearn.base import clone
 from daskpart import LinearRegression, LinearSVC, LogisticRegression
 from daskpart.collectives.transports.threads import ThreadsCommunicator
 from daskpart.models.base.state import same_bits
+from daskpart.models.base.trainer import Trainer
 from daskpart.models.linear.losses import LOSSES, slopes_of
 from daskpart.models.optimisation.aggregation import same_order
 from daskpart.models.optimisation.schedules import Schedule, schedule_of
@@ -445,6 +446,22 @@ def test_sparse_sums_move_fewer_bytes_where_features_are_many():
         for name in ("auto", "dense")
     }
     assert 3 * sent["auto"] < sent["dense"]
+
+
+@pytest.mark.parametrize("solver", ["sgd", "server"])
+def test_the_history_has_what_each_epoch_sent_however_many_went_together(solver, monkeypatch):
+    X, y = samples(300)
+    common = {"transport": "local", "solver": solver, "tol": 0, "max_iter": 6, "n_ranks": 3}
+    if solver == "sgd":
+        common |= {"batch_size": 10, "top_k": 4, "aggregation": "auto"}
+    sent = []
+    for length in (1, 4):
+        monkeypatch.setattr(Trainer, "_length", lambda *_, length=length: length)
+        model = LogisticRegression(**common).fit(X, y)
+        sent.append(model.history_[["volume", "messages", "bytes"]])
+        assert sent[-1].bytes.sum() == 6 * model.comm_report_.measured_bytes
+    assert sent[0].equals(sent[1])
+    assert solver == "server" or sent[0].bytes.nunique() > 1
 
 
 # -- schedules ---
