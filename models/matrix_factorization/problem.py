@@ -264,6 +264,11 @@ def _weights_of(
         raise InputError("sample_weight stores other entries than X: give a weight for each rating")
     if weights.values.min() < 0:
         raise InputError(f"sample_weight goes down to {weights.values.min():g}: give 0 or more")
+    if weights.values.max() > np.finfo(np.float32).max:
+        raise InputError(
+            f"sample_weight goes up to {weights.values.max():g}, beyond the range of float32 "
+            "(3e38): divide the weights by a constant"
+        )
     return weights
 
 
