@@ -72,8 +72,18 @@ class Solve:
         if self.solver == "cg":
             return solve_by_gradients(*fixed, gram.astype(np.float32), *ridge, self.n_steps, rows)
         if self.solver == "subspace":
-            return solve_by_blocks(*fixed, gram.astype(np.float32), *ridge, self.block_size, rows)
-        return solve_exactly(*fixed, gram, *ridge, self.n_sweeps, rows)
+            single = gram.astype(np.float32)
+            found = solve_by_blocks(*fixed, single, *ridge, self.block_size, rows)
+        else:
+            found = solve_exactly(*fixed, gram, *ridge, self.n_sweeps, rows)
+        singular = np.flatnonzero(np.isnan(rows[: events.n_owned, 0]))
+        if singular.size:  # to the rounding of float32: λ is weak, or the confidences are far apart
+            some = events.of_rows(singular)
+            solved = np.empty((singular.size, rows.shape[1]))
+            exact = (some.pointer, some.columns, some.weights, other.astype(np.float64), gram)
+            found += solve_exactly(*exact, *ridge, 0, solved)
+            rows[singular] = solved
+        return found
 
 
 @dataclass(frozen=True)
@@ -92,6 +102,13 @@ class Events:
     pointer: NDArray[np.int64]
     columns: NDArray[np.int32]
     weights: NDArray[np.float32]
+
+    def of_rows(self, rows: NDArray[np.intp]) -> Events:
+        """The events of some rows."""
+        lengths = np.diff(self.pointer)[rows]
+        pointer = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+        at = np.repeat(self.pointer[rows] - pointer[:-1], lengths) + np.arange(pointer[-1])
+        return Events(pointer, self.columns[at], self.weights[at])
 
     @property
     def n_owned(self) -> int:

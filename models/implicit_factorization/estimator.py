@@ -317,7 +317,14 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
 
     def _events(self, X: Any) -> LabelledMatrix:
         columns: Columns = (self.user, self.item, self.rating)
-        return as_events(X, columns)
+        events = as_events(X, columns)
+        most = float(self.alpha) * float(events.values.max())
+        if most > float(np.finfo(np.float32).max):
+            raise InputError(
+                f"alpha times the counts goes up to {most:g}, beyond the range of float32 (3e38): "
+                "lower alpha, or scale the counts, as by their logarithm"
+            )
+        return events
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Ratings:
         return self._held_out(Ratings(self._events(X)), data, random_state, events=True)

@@ -94,7 +94,11 @@ class ImplicitText(Text):
 
     def advice(self, step: Step) -> str:
         """What to do when rows are not finite."""
-        return "the equations of a row were singular. Raise regularization."
+        return (
+            "the equations of a row were singular to rounding: regularization is too weak for so "
+            "many components, or the row's counts are too far apart. Raise regularization, lower "
+            "alpha, or scale the counts, as by their logarithm."
+        )
 
 
 # -- texts ---

@@ -425,6 +425,32 @@ def test_singular_equations_say_so():
         model(n_ranks=1, solver="cholesky", regularization=0.0).fit(X)
 
 
+@pytest.mark.parametrize("solver", ["cholesky", "subspace"])
+@pytest.mark.parametrize("n_ranks", [1, 3])
+def test_a_weak_penalty_is_enough_where_components_are_more_than_items(solver, n_ranks):
+    X = scipy.sparse.random(30, 20, 0.3, "csr", random_state=0)
+    begin = daskpart.ImplicitFactorization(
+        40, regularization=1e-6, solver=solver, n_ranks=n_ranks, transport="local", max_iter=2,
+    )  # fmt: skip
+    fitted = begin.fit(X)
+    W, H = (getattr(fitted.state_, f"{side}_factors").astype(float) for side in ("user", "item"))
+    wanted = exact_rows(X.T.toarray(), W, 1.0, 1e-6, 0.0)
+    np.testing.assert_allclose(W @ H.T, W @ wanted.T, atol=2e-3)
+    assert fitted.history_.loss.is_monotonic_decreasing and fitted.history_.loss.iloc[-1] < 1e-3
+
+
+def test_counts_far_apart_are_solved_exactly_or_said():
+    X = counts()
+    X.data[3] = 1e10
+    loss = model(solver="cholesky").fit(X).history_.loss
+    assert loss.iloc[-1] < 0.8 * loss.iloc[0]
+    X.data[3] = 1e30
+    with pytest.raises(DivergenceError, match=r"the row.s counts are too far apart"):
+        model(solver="cholesky").fit(X)
+    with pytest.raises(InputError, match=r"goes up to 1e\+40, beyond the range of float32"):
+        model(alpha=1e10).fit(X)
+
+
 def test_new_rows_without_a_penalty_are_of_least_norm():
     """More components than items: many rows are as good, and the equations are singular."""
     random = np.random.default_rng(0)

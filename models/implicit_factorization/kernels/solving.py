@@ -86,18 +86,20 @@ def solve_exactly(pointer, columns, weights, other, gram, regularization, expone
     pointer : int64 ndarray of shape (n + 1,)
     columns : int32 ndarray, weights : float32 ndarray of shape (nnz,)
         Rows of `other` that a row has events on, and e = c − 1 of each.
-    other : float32 ndarray of shape (m, F)
+    other : float32 or float64 ndarray of shape (m, F)
+        Equations are built and solved in its type.
     gram : float64 ndarray of shape (F, F)
     regularization, exponent : float
         λ = regularization · events^exponent.
     n_sweeps : int
         0: any sign, by Cholesky. Else w ≥ 0 by at most that many sweeps of coordinate descent.
-    rows : float32 ndarray, at least n rows
-        A row without events becomes 0; one whose A is not positive to rounding NaN.
+    rows : ndarray of the same type, at least n rows
+        A row without events becomes 0; one whose A is not positive to rounding NaN, and it adds
+        nothing to the objective.
     """
     n_components = other.shape[1]
-    left = np.empty((n_components, n_components), np.float32)
-    right, solution = np.empty(n_components, np.float32), np.empty(n_components, np.float32)
+    left = np.empty((n_components, n_components), other.dtype)
+    right, solution = np.empty(n_components, other.dtype), np.empty(n_components, other.dtype)
     objective = 0.0
     for row in range(pointer.size - 1):
         n_events = pointer[row + 1] - pointer[row]
@@ -127,6 +129,7 @@ def solve_exactly(pointer, columns, weights, other, gram, regularization, expone
                 total -= solution[f] * right[f]
         else:
             rows[row] = np.nan
+            continue
         objective += total
     return objective
 
@@ -278,12 +281,13 @@ def solve_by_blocks(
         _of_all(gram, ridge, x, image)
         for n in range(own.size):
             products[n] = _inner(other[own[n]], x)
+        positive = True
         for first in range(0, n_components, width):
             size = min(width, n_components - first)
             left, right = square[:size, :size], vector[:size]
             _build_block(own, e, other, products, gram, ridge, image, first, left, right)
-            if not cholesky(left):
-                rows[row] = np.nan
+            positive = cholesky(left)
+            if not positive:
                 break
             substitute(left, right)
             for f in range(size):
@@ -297,6 +301,9 @@ def solve_by_blocks(
                 for f in range(size):
                     product += h[f] * right[f]
                 products[n] += product
+        if not positive:
+            rows[row] = np.nan
+            continue
         for f in range(n_components):
             objective += x[f] * image[f]
         for n in range(own.size):
@@ -323,12 +330,21 @@ def squares_of_rows(pointer, regularization, exponent, rows):
 def gram_of(rows, n_rows, gram):
     """Put Σ h hᵀ of the first rows over `gram`, float64; sums of 64 rows are in float32.
 
-    No BLAS: it adds up in an order that depends on its threads.
+    Of no more rows than columns all is in float64: then it is λ alone that makes A positive, and
+    it may be less than float32 rounds off. No BLAS: it adds up in an order that depends on its
+    threads.
     """
     n_components = rows.shape[1]
     part = np.empty((n_components, n_components), np.float32)
     gram[:] = 0.0
-    for begin in range(0, n_rows, 64):
+    few = n_rows if n_rows <= n_components else 0
+    for n in range(few):
+        h = rows[n]
+        for f in range(n_components):
+            line, whole = gram[f], np.float64(h[f])
+            for g in range(f + 1):
+                line[g] += whole * h[g]
+    for begin in range(few, n_rows, 64):
         part[:] = 0.0
         end = min(begin + 64, n_rows)
         for n in range(begin, end):
