@@ -83,7 +83,8 @@ def _write(result: ParsaResult, settings: CutSettings, memory_limit: str) -> lis
         _write_table(settings.out / "assignment.csv", "row", result.partition.assignment),
         _write_table(settings.out / "owners.csv", "column", result.owners),
     ]
-    asked = {**vars(settings), "memory_limit": memory_limit}
+    used = {name: value for name, value in vars(settings).items() if name not in UNUSED}
+    asked = {**used, "memory_limit": memory_limit}
     metrics = {"settings": asked, "metrics": result.to_dict()}
     files = [
         (whole, "all of the result: daskpart.parsa.ParsaResult.load"),

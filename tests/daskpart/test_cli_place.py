@@ -40,7 +40,8 @@ def test_the_folder_holds_what_the_function_gives(path, tmp_path, run_cli, capsy
         assert [int(part) for _, part in lines] == parts.tolist()
     told = json.loads((out / "metrics.json").read_text())
     assert told["metrics"]["memory, total"] == wanted.to_dict()["memory, total"]
-    assert told["settings"]["memory_limit"] == "68MB"
+    assert told["settings"]["memory_limit"] == "68MB" and told["settings"]["parts"] == 4
+    assert not {"model", "objective", "epsilon", "engine", "rho", "start"} & set(told["settings"])
     assert (out / "parts.png").exists() and "random" in (out / "report.html").read_text()
     assert "random parts" in capsys.readouterr().out
     assert (tmp_path / "parts.txt").read_text().split() == [
