@@ -22,6 +22,9 @@ Karypis, Schloegel, ParMETIS manual 4.0, §4.2.1.
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from ._floor.atomic import kept_words, partial_of, remove, remove_left_behind
 from ._floor.checks import one_of, path_text, require_partition
 from .containers.matrix import as_graph_matrix
 from .errors import InputError
@@ -51,8 +55,8 @@ def write_layout(
     partition : Partition
         Of its n rows.
     folder : path-like
-        Made if it is not there. Files in it of the same names are replaced; names.txt, and the
-        rank….npz of more parts, which would be read as of this graph, go.
+        Made if it is not there. Files in it of the same names are replaced when all are written;
+        names.txt, and the rank….npz of more parts, which would be read as of this graph, go.
     layout : {"dgl", "pyg", "parmetis"}
         "pyg" needs torch.
 
@@ -66,6 +70,8 @@ def write_layout(
     InputError
         The graph is not square, the partition does not fit, a part is empty, the name of a
         vertex has a line break, or torch is missing.
+    OSError
+        When the disk refuses.
     """
     one_of(layout, "layout", LAYOUTS)
     require_partition(partition)
@@ -83,15 +89,50 @@ def write_layout(
     matrix = scipy.sparse.csr_array((values, (entries.rows, entries.columns)), shape=(n, n))
     matrix.sort_indices()
     names = _checked_names(entries.row_labels)
-    place.mkdir(parents=True, exist_ok=True)
-    {"dgl": _write_dgl, "pyg": _write_pyg, "parmetis": _write_parmetis}[layout](
-        matrix, partition, place
-    )
-    (place / "names.txt").unlink(missing_ok=True)  # of a graph that was here before
-    if names is not None:
-        text = "".join(f"{name}\n" for name in names)
-        (place / "names.txt").write_text(text, encoding="utf-8", newline="\n")
+    with _filling(place) as beside:
+        if layout == "dgl":
+            _write_dgl(matrix, partition, beside, place.resolve().name)
+        elif layout == "pyg":
+            _write_pyg(matrix, partition, beside)
+        else:
+            _write_parmetis(matrix, partition, beside)
+        if names is not None:
+            text = "".join(f"{name}\n" for name in names)
+            (beside / "names.txt").write_text(text, encoding="utf-8", newline="\n")
     return place
+
+
+@contextmanager
+def _filling(place: Path) -> Iterator[Path]:
+    """An empty folder whose files go to `place` when the context is left without an error.
+
+    A folder that is there may hold files of others: it stays, and its files change one by one.
+    """
+    place = place.resolve()
+    target = place / "layout" if place.exists() else place
+    beside = partial_of(target)
+    try:
+        beside.mkdir(parents=True)
+        remove_left_behind(target)
+        yield beside
+        if not place.exists():
+            os.replace(beside, place)
+            return
+        written = [path.relative_to(beside) for path in beside.rglob("*") if path.is_file()]
+        for path in written:
+            (place / path).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(beside / path, place / path)
+        of_before = [place / "names.txt"]
+        if Path("rank0.npz") in written:
+            of_before += [r for r in place.glob("rank*.npz") if r.stem[len("rank") :].isdecimal()]
+        for path in of_before:
+            if path.relative_to(place) not in written:
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        words = f"{error.strerror or error}; {kept_words(place)}"
+        raise OSError(error.errno, words, os.fspath(place)) from error
+    finally:
+        remove(beside)
 
 
 def _checked_names(labels: Any) -> list[str] | None:
@@ -121,10 +162,10 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
 # -- DGL ---
 
 
-def _write_dgl(matrix: Any, partition: Partition, place: Path) -> None:
+def _write_dgl(matrix: Any, partition: Partition, place: Path, name: str) -> None:
     """A chunk for each part: the edges into its vertices."""
-    for name in ("edges", "edge_data", "partition"):
-        (place / name).mkdir(exist_ok=True)
+    for folder in ("edges", "edge_data", "partition"):
+        (place / folder).mkdir()
     source, destination = _edges(matrix)
     has_weights = bool((matrix.data != 1).any())
     part_of_edge = partition.assignment[destination]
@@ -139,7 +180,7 @@ def _write_dgl(matrix: Any, partition: Partition, place: Path) -> None:
             np.save(place / weights[-1], matrix.data[chosen].astype(np.float32))
     of_edges = {"weight": {"format": {"name": "numpy"}, "data": weights}}
     metadata = {
-        "graph_name": place.resolve().name,
+        "graph_name": name,
         "node_type": [_NODE],
         "num_nodes_per_type": [matrix.shape[0]],
         "edge_type": [_EDGE],
@@ -169,7 +210,7 @@ def _write_pyg(matrix: Any, partition: Partition, place: Path) -> None:
     edge_map = node_map[destination]
     for part in range(partition.n_parts):
         folder = place / f"part_{part}"
-        folder.mkdir(exist_ok=True)
+        folder.mkdir()
         edges = np.flatnonzero(edge_map == part)  # sorted by destination, as is_sorted says
         graph = {
             "edge_id": torch.from_numpy(edges),
@@ -217,9 +258,6 @@ def _write_parmetis(matrix: Any, partition: Partition, place: Path) -> None:
     renumbered: Any = undirected[order][:, order]
     renumbered.sort_indices()
     weights = partition.weights[order]
-    for stale in place.glob("rank*.npz"):
-        if stale.stem.removeprefix("rank").isdecimal():
-            stale.unlink()
     for rank in range(partition.n_parts):
         begin, end = begins[rank], begins[rank + 1]
         first, last = renumbered.indptr[begin], renumbered.indptr[end]

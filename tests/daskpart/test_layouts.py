@@ -159,6 +159,29 @@ def test_nothing_of_an_earlier_graph_is_read_as_of_this_one(layout, tmp_path) ->
         assert ranks == {"rank0.npz", "rank1.npz"}
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
+def test_a_write_that_ends_half_way_leaves_what_was_there(tmp_path, monkeypatch, error) -> None:
+    graph, partition = made(12, 3, 0, False)
+    write_layout(graph, partition, tmp_path / "old", "parmetis")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir()}
+    whole, done = np.savez, []
+
+    def stops(*given, **arrays):
+        if done:
+            raise error
+        done.append(whole(*given, **arrays))
+
+    for name in ("old", "new"):
+        done.clear()
+        monkeypatch.setattr(np, "savez", stops)
+        with pytest.raises((KeyboardInterrupt, OSError)) as raised:
+            write_layout(*made(9, 3, 1, False), tmp_path / name, "parmetis")
+        if raised.type is OSError:
+            assert raised.value.filename == str(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+    assert {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir()} == before
+
+
 def test_from_the_shell(tmp_path, run_cli, capsys) -> None:
     graph, partition = made(12, 3, 1, False)
     scipy.sparse.save_npz(tmp_path / "g.npz", graph)
