@@ -20,9 +20,9 @@ from daskpart.models.base.estimator import DistributedEstimator
 
 from .cluster import find_in
 from .fit import Data, Fit, FitCommand, Model
-from .inputs import MATRICES, in_words, load_matrix
+from .inputs import MATRICES, columns_of, in_words, load_matrix, written_as
 from .linear import LinearCommand
-from .options import format_of, parameter_words
+from .options import format_of, of_table, parameter_words
 from .samples import check_samples
 
 _OF_THE_RUN = (
@@ -51,7 +51,9 @@ class OwnModel(Model):
             self.options = [each for each in known if each.name in (*judged, "label")]
         else:
             self.argument, self.example, data = "MATRIX", "X.mtx", _MATRIX
-            self.options = [format_of(MATRICES)]
+            own = kind._get_param_names()  # of a factorization of theirs "user" is one
+            of_files = [each for each in of_table() if each.name not in own]
+            self.options = [format_of(MATRICES), *of_files]
         told, ours = parameter_words(kind), parameter_words(daskpart.MatrixFactorization)
         self.words = {each: ours[each][1] for each in _OF_THE_RUN if each not in told}  # type: ignore[misc]
         summary = inspect.cleandoc(kind.__doc__ or name).partition("\n\n")[0]
@@ -70,7 +72,10 @@ class OwnModel(Model):
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Samples, some held out where the model can judge itself; or a matrix."""
         if not self.has_targets:
-            matrix = load_matrix(source, given["format"])
+            said = dict.fromkeys(("user", "item", "rating", "header", "text_ids")) | given
+            matrix = load_matrix(
+                source, given["format"], columns=columns_of(said), written=written_as(said)
+            )
             return Data(matrix.to_scipy(), [in_words(matrix, source)])
         samples = LinearCommand()
         samples.classifies = issubclass(self.kind, ClassifierMixin)

@@ -122,6 +122,21 @@ def test_a_model_that_needs_no_target_gets_a_matrix(others, tmp_path, capsys, ru
     assert "100 values in 40 users × 5 items" in capsys.readouterr().out
 
 
+def test_a_matrix_is_told_how_it_is_written_as_for_our_models(others, tmp_path, capsys, run_cli):
+    (tmp_path / "plain.csv").write_text("1,7,2.0\n2,8,1.0\nu3,7,3.0\n")
+    (tmp_path / "table.csv").write_text("who,what,much\na,x,2.0\nb,y,1.0\na,y,1.0\n")
+    shared = ("--ranks", 1, "--no-plots", "--out", tmp_path / "out")
+    name = f"{others}:Rows"
+    assert run_cli("fit", name, tmp_path / "plain.csv", *shared) != 0
+    assert "--text-ids" in capsys.readouterr().err
+    plain = (tmp_path / "plain.csv", "--no-header", "--text-ids")
+    assert run_cli("fit", name, *plain, *shared) == 0
+    assert "3 values in 3 users × 2 items" in capsys.readouterr().out
+    columns = ("--user", "who", "--item", "what", "--rating", "much")
+    assert run_cli("fit", name, tmp_path / "table.csv", *columns, *shared) == 0
+    assert "3 values in 2 whos × 2 whats" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("name", "words"), [
     ("no_such.module:Ridge", "'no_such.module' cannot be imported"),
     ("no_such.py:Ridge", "no_such.py: no such file"),
