@@ -24,6 +24,7 @@ from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
+from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.problem import refused
 from daskpart.models.base.session import client_for
@@ -46,7 +47,7 @@ from .graph import Graph, frames_in_memory, read_features, read_graph
 from .inference import outputs_of
 from .layers import LAYERS, kind_of, make_layers, shapes_by_name
 from .minibatch import BatchText
-from .network import Network
+from .network import ANSWERED_BY, Network
 from .plan import PARTITIONERS, GCNPlan, plan_fit
 from .problem import FIRST_PRODUCTS, GraphProblem, split_labelled
 from .sampling import SAMPLERS
@@ -482,10 +483,8 @@ class GraphNetwork(DistributedEstimator):
             raise InputError(f"coefs lack '0.weight'; they have {', '.join(given) or 'nothing'}")
         n_inputs = len(given["0.weight"])
         n_outputs = len(given.get(f"{len(self._hidden)}.bias", ()))
-        layers = make_layers(
-            self.layer, (n_inputs, *self._hidden, n_outputs), self.layer_options or {}, False
-        )
-        wanted = shapes_by_name(layers)
+        widths = (n_inputs, *self._hidden, n_outputs)
+        wanted = shapes_by_name(make_layers(self.layer, widths, self.layer_options or {}, False))
         shapes = {name: weight.shape for name, weight in given.items()}
         if shapes != wanted:
             raise InputError(f"the parameters make a network of {wanted}; coefs have {shapes}")
@@ -495,7 +494,8 @@ class GraphNetwork(DistributedEstimator):
                 f"classes has shape {names.shape}, coefs have {n_outputs} outputs: name each of "
                 "them, or leave classes out"
             )
-        self.state_ = GCNState({name: given[name] for name in wanted})
+        weights = {name: given[name] for name in wanted}
+        self.state_ = GCNState(weights, settings=self._settings_of(ANSWERED_BY))
         self.n_features_in_, self.n_outputs_ = n_inputs, n_outputs
         self.keeps_product_, self.graph_, self.vertex_names_ = False, None, None
         self.n_iter_ = 0
@@ -525,21 +525,22 @@ class GraphNetwork(DistributedEstimator):
         ndarray of shape (n, d), or DataFrame where vertices have names
             After ``set_output`` the frame that it asks for.
         """
-        values, names = self._outputs(X, graph, client, -2 if self._hidden else -1)
+        place = -2 if as_fitted(self, *ANSWERED_BY)._hidden else -1
+        values, names = self._outputs(X, graph, client, place)
         found = values if names is None else pd.DataFrame(values, index=names)
         return _wrap_data_with_container("transform", found, X, self)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Name the columns of `transform`: embedding0, embedding1 and so on."""
-        self._fitted()
-        width = self._hidden[-1] if self._hidden else self.n_outputs_
+        hidden = as_fitted(self, *ANSWERED_BY)._hidden
+        width = hidden[-1] if hidden else self.n_outputs_
         return np.array([f"embedding{place}" for place in range(width)], dtype=object)
 
     def _outputs(
         self, X: Any, graph: Any, client: Any, place: int = -1
     ) -> tuple[NDArray[Any], Any]:
         """Outputs of the network, or values before them, and the names of the vertices."""
-        state = self._fitted()
+        weights, fitted = self._fitted().weights, as_fitted(self, *ANSWERED_BY)
         partition = None if graph is not None else getattr(self, "partition_", None)
         if graph is None and self.graph_ is not None:
             graph = Graph(self.graph_, self.vertex_names_)
@@ -547,17 +548,17 @@ class GraphNetwork(DistributedEstimator):
             raise InputError("the model was fitted on features: give X")
         if X is not None and not hasattr(self, "n_features_in_"):
             raise InputError("the model was fitted without features: leave X out")
-        problem = self._read(frames_in_memory(X), frames_in_memory(graph), None, None, reset=False)
-        if problem.n_inputs != len(state.weights["0.weight"]):
+        X, graph = frames_in_memory(X), frames_in_memory(graph)
+        problem = fitted._read(X, graph, None, None, reset=False)
+        if problem.n_inputs != len(weights["0.weight"]):
             raise InputError(
-                f"the model was fitted on the identity of {len(state.weights['0.weight'])} "
-                f"vertices, the graph has {problem.n_inputs}: such a model knows no others"
+                f"the model was fitted on the identity of {len(weights['0.weight'])} vertices, "
+                f"the graph has {problem.n_inputs}: such a model knows no others"
             )
-        targets = replace(problem.targets, n_outputs=self.n_outputs_)
-        problem = replace(problem, targets=targets)
-        network = self._network(problem, 0, self.keeps_product_).of_fit(state.weights)
+        problem = replace(problem, targets=replace(problem.targets, n_outputs=self.n_outputs_))
+        network = fitted._network(problem, 0, self.keeps_product_).of_fit(weights)
         where = self._asked_ranks(client, partition, problem.n_vertices)
-        return outputs_of(problem, network, state.weights, place, **where), problem.names
+        return outputs_of(problem, network, weights, place, **where), problem.names
 
     def _asked_ranks(self, client: Any, partition: Partition | None, n: int) -> dict[str, Any]:
         """Where outputs are computed: ranks as of the fit where a client is given, else here."""
@@ -570,15 +571,9 @@ class GraphNetwork(DistributedEstimator):
         return {"n_ranks": min(int(n_ranks), n), **where}  # blocks: to cut a graph takes longer
 
     def _judged(
-        self,
-        targets: Targets,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        mask: Any,
-        graph: Any,
+        self, targets: Targets, X: Any, y: Any, sample_weight: Any, mask: Any, graph: Any,
         client: Any,
-    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:  # fmt: skip
         """Of the labelled vertices that are judged by: outputs, targets, weights."""
         X, y, mask = map(frames_in_memory, (X, y, mask))
         outputs, vertices = self._outputs(X, graph, client)

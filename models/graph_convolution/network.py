@@ -24,6 +24,9 @@ from .layers import Layer, Weights, shapes_by_name
 # all); in round figures, as CPUs differ
 DENSE, ATTENTION = 0.5, 10
 
+# parameters that outputs depend on
+ANSWERED_BY = ("hidden", "layer", "layer_options", "activation", "symmetrize")
+
 
 @dataclass(frozen=True)
 class Network:

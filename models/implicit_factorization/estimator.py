@@ -28,6 +28,7 @@ from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
+from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.plan import ROW_PARTITIONERS, FitPlan, check_partitioner
 from daskpart.models.base.problem import check_components
 from daskpart.models.base.progress import Measure
@@ -400,7 +401,8 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
     def _solve(self, matrix: LabelledMatrix, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows of new users, solved exactly; no biases."""
         items = self._fitted().item_factors
-        rows = self._exact_rows(matrix.row_pointer(), columns, matrix.values, items)
+        fitted = as_fitted(self, "alpha", "regularization", "frequency_exponent", "nonnegative")
+        rows = fitted._exact_rows(matrix.row_pointer(), columns, matrix.values, items)
         return rows, np.zeros(len(rows), np.float32)
 
     def _exact_rows(

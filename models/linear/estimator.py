@@ -20,6 +20,7 @@ from scipy.special import expit, softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from daskpart.models.base.estimator import COUNT
+from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.problem import is_lazy
 from daskpart.models.samples.estimator import SampleClassifier, SampleRegressor, is_lazy_or_file
 from daskpart.models.samples.problem import encoded
@@ -169,7 +170,7 @@ class LogisticRegression(LinearClassifier):
         if scores.shape[1] == 1:
             second = expit(scores)
             return np.hstack([1 - second, second])
-        if self.multi_class == "multinomial":
+        if as_fitted(self, "multi_class").multi_class == "multinomial":
             return softmax(scores, axis=1)
         each = expit(scores)
         total = each.sum(axis=1, keepdims=True)

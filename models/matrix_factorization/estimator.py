@@ -100,7 +100,8 @@ class MatrixFactorization(Recommender, DistributedEstimator):
     init_scale : float, default=0.1
         First components are uniform in ± this.
     clip : bool or (low, high), default=False
-        Keep predictions within the range of the ratings of the fit, or within this one.
+        Keep predictions within the range of the ratings of the fit, or within this one; also when
+        it is set behind a fit, as no training depends on it.
     user, item, rating : str or None, default=None
         Names of the columns of a DataFrame; None: told by names that people use (userId, movie_id,
         stars, …) or by their order.

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix
 from daskpart.errors import InputError
+from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.labels import as_set
 
 from .fold_in import solve_rows
@@ -180,7 +181,7 @@ class FactorModel(TransformerMixin):
         matrix, columns = self._new_rows(X_new)
         rows, row_bias = self._solve(matrix, columns)
         result = _labelled(rows, state.user_name, matrix.row_labels)
-        if self.biases:
+        if as_fitted(self, "biases").biases:
             result = result.assign_coords(bias=(state.user_name, row_bias))
         return as_set(result, self)
 
@@ -211,14 +212,15 @@ class FactorModel(TransformerMixin):
         return matrix, item_positions(matrix, self._fitted())
 
     def _solve(self, matrix: LabelledMatrix, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        fitted = as_fitted(self, "regularization", "biases", "nonnegative")
         return solve_rows(
             matrix.row_pointer(),
             columns,
             matrix.values,
             self._fitted(),
-            self.regularization,
-            self.biases,
-            self.nonnegative,
+            fitted.regularization,
+            fitted.biases,
+            fitted.nonnegative,
         )
 
 

@@ -16,6 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from daskpart.errors import InputError
 from daskpart.models.base.estimator import COUNT
+from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
 from daskpart.models.networks.losses import Loss
@@ -339,7 +340,8 @@ class Perceptron(SampleModel):
         first, last = weights["0.weight"], self.coefs_[-1]
         widths = (len(first), *(each.shape[1] for each in self.coefs_[:-1]), last.shape[1])
         loss = self._loss_of(self.several_)
-        network = Network(widths, self.activation, loss, first.dtype.name)
+        activation = as_fitted(self, "activation").activation
+        network = Network(widths, activation, loss, first.dtype.name)
         return outputs_of(rows, network=network, weights=weights)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -131,7 +133,12 @@ def test_answers_are_in_the_dtype_of_the_fit(layer, dtypes, kept):
 
 @pytest.mark.parametrize("other", [{"hidden": (6, 6)}, {"hidden": ()}, {"layer": "sage"}])
 def test_layers_that_the_fit_did_not_have_are_told(other):
-    fitted = model("gcn").fit(features(), labels(), graph=graph()).set_params(**other)
+    fitted = model("gcn").fit(features(), labels(), graph=graph())
+    answers = fitted.predict(features()), fitted.transform(features())
+    fitted.set_params(**other)  # they are of the next fit
+    for before, ask in zip(answers, (fitted.predict, fitted.transform), strict=True):
+        np.testing.assert_array_equal(ask(features()), before)
+    fitted.state_ = replace(fitted.state_, settings={})  # nobody knows what the fit had
     for ask in (fitted.predict, fitted.transform):
         with pytest.raises(InputError, match=r"was fitted with others, and has 0\.weight, 0\.bias"):
             ask(features())
