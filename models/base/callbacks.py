@@ -25,7 +25,6 @@ from typing import Any
 
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 
-from daskpart._floor.atomic import check_writable
 from daskpart.errors import InputError
 
 from .checkpoints import CheckpointWriter
@@ -204,7 +203,7 @@ class Checkpoint(EpochCallback):
         There are checkpoints of another fit, or it cannot be written to.
         """
         self._writer.check_free(first_epoch)
-        check_writable(self._writer.folder)
+        self._writer.check_folder()
         return False
 
     def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Any]) -> bool:

@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 
 from daskpart._floor.archive import SUFFIXES, checked_suffix, read_arrays
-from daskpart._floor.atomic import remove
+from daskpart._floor.atomic import check_writable, remove
 from daskpart._floor.checks import whole_number
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 
@@ -97,6 +97,10 @@ class CheckpointWriter:
         for epoch in self.epochs()[: -self.keep]:
             remove(self.path_of(epoch))
         return target
+
+    def check_folder(self) -> None:
+        """Check that something can be written to the folder (OSError)."""
+        check_writable(self.folder)
 
     def check_free(self, epoch: int) -> None:
         """Check that a fit that has done `epoch` epochs may write here.

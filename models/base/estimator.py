@@ -508,7 +508,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         if self.resume and self.checkpoint_path is None:
             raise InputError("resume=True needs checkpoint_path, to know where to begin")
         if self.checkpoint_path is not None:
-            self._checkpoints()  # it refuses a path of another suffix
+            self._checkpoints().check_folder()  # a path of another suffix is refused, too
         self._check()
 
     def _planned(

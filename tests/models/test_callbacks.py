@@ -200,6 +200,15 @@ def test_checkpoints_of_another_fit_are_refused_before_training(tmp_path):
     assert toy.state_.epoch == 0  # nothing was trained
 
 
+@pytest.mark.parametrize("path", ["file/run.npz", "file", "file/below"])
+def test_a_checkpoint_path_that_cannot_be_is_told_before_anything_is_planned(path, tmp_path):
+    (tmp_path / "file").write_text("of somebody")
+    model = daskpart.MatrixFactorization(2, n_ranks=1, checkpoint_path=tmp_path / path)
+    with pytest.raises(OSError, match="nothing can be written to the folder"):
+        model.fit("what is no matrix")
+    assert (tmp_path / "file").read_text() == "of somebody"
+
+
 def test_wrong_settings_and_missing_measures_are_refused():
     for wrong in (0, 1.5, -1):
         with pytest.raises(InputError, match="patience must be a whole number of at least 1"):
