@@ -86,7 +86,8 @@ def read(path: str | os.PathLike[str], format: str | None = None, **options: Any
         metis       METIS graph (.graph)                    Hypergraph, a net an edge
         =========== ======================================= ==================================
 
-        Explicit zeros stay entries. Indices are int32 where they fit. Labels are sorted.
+        Explicit zeros stay entries. Indices are int32 where they fit. Labels are sorted. Blanks
+        around an id in text are not of it.
 
     Raises
     ------

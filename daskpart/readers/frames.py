@@ -146,6 +146,7 @@ def read_table_relation(
                     f"{'' if is_number(found) else ABOUT_TEXT_IDS}"
                 )
         _refuse_lines(written, delimiter or " ", what, f"{path}, line", n_before + 1)
+        frame[position] = written.str.rstrip(" ")  # as in numbers; those before it went already
     return _from_frame(frame, relation, dialect.columns, dtype, path, n_before + 1, repeats)
 
 

@@ -196,6 +196,18 @@ def test_ids_with_leading_zeros_are_text(tmp_path: Path, delimiter: str, n_befor
     assert graph["source"].values.tolist() == ["007", "1", "7"]
 
 
+@pytest.mark.parametrize("mark", [",", "\t", ";", "::"])
+@pytest.mark.parametrize("names", [("u1", "u2"), ("1", "2")])
+def test_blanks_around_an_id_are_not_of_it(tmp_path: Path, mark, names) -> None:
+    lines = ((f"{names[0]} ", "a", "1"), (names[0], " b ", "2"), (f" {names[1]}", "a  ", "3"))
+    path = tmp_path / "blanks.csv"
+    path.write_text("".join(f"{mark.join(line)}\n" for line in lines))
+    ratings = daskpart.read(path, "ratings", header=False, text_ids=True)
+    assert ratings["user"].values.tolist() == [*names]
+    assert ratings["item"].values.tolist() == ["a", "b"]
+    np.testing.assert_array_equal(ratings.data.todense(), [[1, 2], [3, 0]])
+
+
 @pytest.mark.parametrize("others", ["", ",today"])  # read by the scanner, and by pandas
 def test_a_first_word_among_numbers_is_damage_unless_ids_are_text(
     tmp_path: Path, others: str
