@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.metrics import r2_score
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import column_or_1d
 
 from daskpart.errors import InputError
@@ -38,6 +39,8 @@ class MLPClassifier(SampleClassifier, Perceptron):
     Parameters
     ----------
     {shared parameters}
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, as in scikit-learn; not of a table, where a sample may have several.
 
     Attributes
     ----------
@@ -59,7 +62,45 @@ class MLPClassifier(SampleClassifier, Perceptron):
         Measure("validation_loss", "validation", "loss"),
         Measure("validation_score", "accuracy"),
     )
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **Perceptron._parameter_constraints,
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+    }
+    _decide_bits: ClassVar[tuple[str, ...]] = (*Perceptron._decide_bits, "class_weight")
     _several_targets: ClassVar[bool] = True
+
+    class_weight: Any
+
+    def __init__(
+        self,
+        hidden: Any = (100,),
+        *,
+        activation: str = "relu",
+        class_weight: Any = None,
+        alpha: float = 1e-4,
+        optimizer: str = "adam",
+        learning_rate: str = "constant",
+        eta0: float = 1e-3,
+        power_t: float = 0.5,
+        batch_size: int = 64,
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        shuffle: bool = True,
+        aggregation: str = "auto",
+        top_k: int | None = None,
+        top_k_bucket: int | None = 512,
+        top_k_approximate: bool = False,
+        n_ranks: int | None = None,
+        patience: int | None = None,
+        transport: str = "auto",
+        warm_start: bool = False,
+        checkpoint_path: Any = None,
+        checkpoint_every: int = 1,
+        resume: bool = False,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> None:
+        self._set_parameters(locals())
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of the highest probability; of several classes a table of 0 and 1."""
@@ -87,6 +128,11 @@ class MLPClassifier(SampleClassifier, Perceptron):
     def _targets(self, y: Any, classes: Any) -> tuple[NDArray[np.float64], int, Any]:
         if y.ndim == 1 or y.shape[1] == 1:
             return super()._targets(column_or_1d(y, warn=True), classes)
+        if self.class_weight is not None:
+            raise InputError(
+                "class_weight weighs samples by their class, and in a table a sample may have "
+                "several: leave it out, or give sample_weight"
+            )
         table = np.asarray(cast(Any, y).toarray() if issparse(y) else y, np.float64)
         strange = np.argwhere((table != 0) & (table != 1))
         if len(strange):

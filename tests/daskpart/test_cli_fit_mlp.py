@@ -56,6 +56,13 @@ def test_a_page_has_no_section_without_content(sample_file, tmp_path, run_cli):
     assert "The whole fit, from what it sets up before its first epoch" in page
 
 
+def test_classes_weigh_as_is_said(sample_file, tmp_path, run_cli):
+    weighed = ("--class-weight", "balanced", "--max-iter", 2, "--no-plots", "--out", tmp_path)
+    assert run_cli("fit", "mlp", sample_file, *SMALL, *weighed) == 0
+    model = daskpart.MLPClassifier.load(tmp_path / "model")
+    assert model.class_weight == model.state_.settings["class_weight"] == "balanced"
+
+
 def test_patience_looks_at_a_share_that_is_held_out(sample_file, tmp_path, capsys, run_cli):
     more = ("--validation-fraction", 0.25, "--patience", 2, "--max-iter", 300, "--eta0", 0.1)
     assert run_cli("fit", "mlp", sample_file, *SMALL, *more, "--no-plots", "--out", tmp_path) == 0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.utils.class_weight import compute_class_weight
 
-from daskpart import LinearSVC, LogisticRegression
+from daskpart import LinearSVC, LogisticRegression, MLPClassifier
 from daskpart.errors import InputError
 from daskpart.readers import survey
 
@@ -79,6 +79,28 @@ def test_of_a_file_they_are_those_of_memory(class_weight, on_disk, tmp_path):
     if class_weight != "balanced":
         sgd = LinearSVC(solver="sgd", class_weight=class_weight, **LOCAL)
         assert sgd.partial_fit(file, classes=[*"abc"]).partial_fit(file).n_iter_ == 2
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3])
+@pytest.mark.parametrize("class_weight", ["balanced", {"a": 0.2, "c": 7.0}])
+def test_of_a_perceptron_they_are_weights_of_its_samples(class_weight, n_ranks, tmp_path):
+    options = {"n_ranks": n_ranks, "transport": "local", "max_iter": 8, "batch_size": 16}
+    made = MLPClassifier((6,), class_weight=class_weight, **options).fit(X, Y, eval_set=(X, Y))
+    given = class_weight if isinstance(class_weight, str) else {"b": 1.0} | class_weight
+    each = compute_class_weight(given, classes=np.unique(Y), y=Y)[np.searchsorted([*"abc"], Y)]
+    same = MLPClassifier((6,), **options).fit(X, Y, each)
+    for mine, theirs in zip(made.coefs_, same.coefs_, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    plain = MLPClassifier((6,), **options).fit(X, Y)
+    assert (made.predict(X) == "c").sum() > (plain.predict(X) == "c").sum()
+    made.save(tmp_path / "model")
+    assert MLPClassifier.load(tmp_path / "model").class_weight == class_weight
+
+
+def test_a_table_of_classes_has_no_weights_of_classes():
+    table = np.stack([Y == "a", Y != "b"], axis=1).astype(int)
+    with pytest.raises(InputError, match=r"class_weight weighs samples by their class.*leave it"):
+        MLPClassifier(class_weight={0: 2.0}, **LOCAL).fit(X, table)
 
 
 def test_a_file_of_classes_that_weigh_nothing(tmp_path):
