@@ -75,14 +75,21 @@ class Cluster:
         return self.watched(lambda: self.client.gather(list(futures), asynchronous=True))
 
     def scatter(self, values: Sequence[Any]) -> list[Future]:
-        """Put each rank's value on its worker, one transfer a worker."""
+        """Put each rank's value on its worker, one transfer a worker, all at a time."""
+        ranks = [
+            [r for r, at in enumerate(self.placement) if at == place] for place in self.workers
+        ]
+
+        async def all_of_them() -> list[list[Future]]:
+            put = partial(self.client.scatter, hash=False, asynchronous=True)
+            own = [[values[r] for r in of_worker] for of_worker in ranks]
+            transfers = zip(own, self.workers, strict=True)
+            return await asyncio.gather(*[put(each, workers=[place]) for each, place in transfers])
+
+        held = self.watched(all_of_them)
         futures: list[Any] = [None] * len(values)
-        for address in self.workers:
-            ranks = [r for r, place in enumerate(self.placement) if place == address]
-            own = [values[r] for r in ranks]
-            scatter = partial(self.client.scatter, own, workers=[address], hash=False)
-            held = self.watched(partial(scatter, asynchronous=True))
-            for rank, future in zip(ranks, held, strict=True):
+        for of_worker, theirs in zip(ranks, held, strict=True):
+            for rank, future in zip(of_worker, theirs, strict=True):
                 futures[rank] = future
         return futures
 
