@@ -188,17 +188,24 @@ def arrange_ratings(
     item_block, n_item_blocks = _blocks(n_trained, ITEM_BLOCK_BYTES // row_bytes)
     rows, columns = shard.row_index, shard.column_index
     shuffled = generator.permutation(rows.size)
-    cell = np.empty(rows.size, np.int64)
     if schedule.sub_epoch is None:
         ends = np.arange(schedule.n_sub_epochs + 1) * rows.size // schedule.n_sub_epochs
-        cell[shuffled] = np.repeat(np.arange(schedule.n_sub_epochs), np.diff(ends))
+        key = np.empty(rows.size, np.int64)
+        key[shuffled] = np.repeat(np.arange(schedule.n_sub_epochs), np.diff(ends))
     else:
         sub_epoch = np.empty(n_trained, np.int64)
         sub_epoch[position_of(schedule.items)] = schedule.sub_epoch
-        cell = sub_epoch[columns]
-    key = (cell * n_user_blocks + user_block[rows]) * n_item_blocks + item_block[columns]
+        key = sub_epoch[columns]
+    # from the cell to the cache block in place: a rank holds no more than it must
+    for n_blocks, block, places in (
+        (n_user_blocks, user_block, rows),
+        (n_item_blocks, item_block, columns),
+    ):
+        key *= n_blocks
+        key += block[places]
     n_blocks = n_user_blocks * n_item_blocks
     order, pointer = counting_sort(key, schedule.n_sub_epochs * n_blocks, shuffled)
+    del key, shuffled
     averages = tuple(
         None if part is None else Average(position_of(part[0]), part[1])
         for part in schedule.averages
