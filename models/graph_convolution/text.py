@@ -122,11 +122,12 @@ class GCNText(Text):
         """The weights, of rank 0, and those of the best epoch."""
         comm, names = self.session, self._plan.network.names
         model, best, memory, seen = self._changing
-        found = comm.gather(comm.map(of_rank_zero, model, self._data))[0]
+        # every rank has the same: that of one is brought
+        found = comm.assume_replicated(comm.map(RankModel.copy, model)).result()
         weights = dict(zip(names, found.weights, strict=True))
         beside: dict[str, Any] = {}
         if best is not None and seen.step not in (0, self._at):
-            kept = comm.gather(comm.map(copied, best))[0]
+            kept = comm.assume_replicated(comm.map(copied, best)).result()
             beside["weights"] = dict(zip(names, kept, strict=True))
         return replace(
             state,
@@ -429,11 +430,6 @@ def with_weights_of(best: list[NDArray[Any]], model: RankModel) -> list[NDArray[
 def copied(weights: list[NDArray[Any]]) -> list[NDArray[Any]]:
     """Weights that share nothing with those."""
     return [weight.copy() for weight in weights]
-
-
-def of_rank_zero(model: RankModel, data: RankData) -> RankModel:
-    """The model; every rank has the same."""
-    return model.copy()
 
 
 def value_of(boundary: Any) -> NDArray[Any]:
