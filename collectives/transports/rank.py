@@ -113,7 +113,7 @@ class Answer:
 
     Attributes
     ----------
-    result : bytes or None
+    result : bytes or uint8 ndarray, or None
         What the text returned, pickled; of rank 0, or of everyone.
     error : Exception or None
     spent : set of Number
@@ -126,7 +126,7 @@ class Answer:
     """
 
     rank: int
-    result: bytes | None = None
+    result: Any = None
     error: Exception | None = None
     spent: set[Number] = field(default_factory=set)
     rounds: list[int] = field(default_factory=list)

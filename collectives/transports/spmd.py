@@ -17,6 +17,7 @@ from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from time import monotonic, sleep
 from typing import Any
 
@@ -172,13 +173,13 @@ class SpmdCommunicator(RankedCommunicator):
                 self._broken = "a worker no longer knows them, they were cancelled."
                 self._require_ranks()
                 raise WorkerLostError("A worker no longer knows its ranks: they were cancelled.")
-            answers.extend(map(pickle.loads, of_ranks))
+            answers.extend([replace(pickle.loads(told), result=what) for told, what in of_ranks])
         answers.sort(key=lambda answer: answer.rank)
         return answers if reason is None else blamed(answers, reason)
 
     def _watched_answers(
         self, request: Request, own: dict[Number, list[bytes]]
-    ) -> tuple[list[list[bytes] | None], str | None]:
+    ) -> tuple[list[list[on_worker.Packed] | None], str | None]:
         """What each worker answers, None if it does not know the session.
 
         Looks meanwhile whether workers were lost, and whether ranks wait for each other for ever:

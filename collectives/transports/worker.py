@@ -29,6 +29,7 @@ from multiprocessing import parent_process
 from time import monotonic
 from typing import Any
 
+import numpy as np
 from distributed import get_worker, secede
 from distributed.comm import connect
 from distributed.core import Status
@@ -48,9 +49,12 @@ _WATCH_SECONDS = 0.5
 _PAUSE_SECONDS = 2e-4
 _EXTENSION = "daskpart_ranks"
 _CLOSED = "the communicator was closed"
+_LARGE_RESULT = 65_536  # bytes
 # a worker looks at itself many times a second, each time it takes the GIL from the ranks, and a
 # rank that is late keeps all others waiting; callbacks of its event loop, and how often they come
 _THROTTLED, _THROTTLED_MILLISECONDS = ("tick", "profile"), 250.0
+
+Packed = tuple[bytes, Any]  # a pickled answer, and the pickled result of its text
 
 
 @dataclass(frozen=True)
@@ -260,7 +264,7 @@ class Session:
                 break
         return sorted(set(self.mailboxes) - self._running)
 
-    async def execute(self, request: Request, own: dict[int, dict]) -> list[bytes]:
+    async def execute(self, request: Request, own: dict[int, dict]) -> list[Packed]:
         """Run a text on all ranks of this worker; their answers."""
         if self.ended is not None:
             return [_stopped_answer(rank, self.ended) for rank in self.mailboxes]
@@ -381,7 +385,7 @@ class Session:
             packed = self._executed(communicator, request, own)
             self.loop.call_soon_threadsafe(partial(_settle, answer, packed))
 
-    def _executed(self, communicator: RankCommunicator, request: Request, own: dict) -> bytes:
+    def _executed(self, communicator: RankCommunicator, request: Request, own: dict) -> Packed:
         answer, rank = communicator.execute(request, own), communicator.rank
         self._texts[rank] = request.run
         if answer.failure is not None:
@@ -453,16 +457,24 @@ def _next(requests: queue.SimpleQueue, endpoint: Endpoint) -> Any:
     return requests.get()
 
 
-def _settle(answer: asyncio.Future, packed: bytes) -> None:
+def _settle(answer: asyncio.Future, packed: Packed) -> None:
     if not answer.done():
         answer.set_result(packed)
 
 
-def _stopped_answer(rank: int, reason: str) -> bytes:
-    return dumps(Answer(rank, error=RunStopped(f"Rank {rank} stopped: {reason}")))
+def _stopped_answer(rank: int, reason: str) -> Packed:
+    return dumps(Answer(rank, error=RunStopped(f"Rank {rank} stopped: {reason}"))), None
 
 
-def _packed(answer: Answer) -> bytes:
+def _packed(answer: Answer) -> Packed:
+    """An answer as it travels: pickled, and what the text returned apart, which may be large."""
+    result: Any = answer.result
+    if result is not None and len(result) > _LARGE_RESULT:
+        result = np.frombuffer(result, np.uint8)  # bytes would be copied into the message
+    return _pickled(replace(answer, result=None)), result
+
+
+def _pickled(answer: Answer) -> bytes:
     try:
         packed = dumps(answer)
         if answer.error is not None:

@@ -82,13 +82,21 @@ class ImplicitPlan(FitPlan):
         )
 
     def memory(self) -> dict[str, NDArray[np.int64]]:
-        """Bytes that each rank will hold: events twice, rows of both factors."""
+        """Bytes that each rank will hold at most.
+
+        Events twice, rows of both factors; and of one of them the rows that leave and arrive.
+        """
         held = [np.diff(self.numberings[side].pointer) for side in SIDES]
         owned = [self.numberings[side].sizes[:, 0] for side in SIDES]
-        return {
+        traffic = [self.expands[side].traffic() for side in SIDES]
+        on_way = np.array([each.sum(axis=0) + each.sum(axis=1) for each in traffic])
+        row_bytes = 4 * self.n_components
+        found = {
             "events": 8 * self.events.sum(axis=0) + 8 * (np.sum(owned, axis=0) + 2),
-            "factors": 4 * self.n_components * np.sum(held, axis=0),
+            "factors": row_bytes * np.sum(held, axis=0),
+            "messages": 8 * on_way.sum(axis=0) + row_bytes * on_way.max(axis=0),
         }
+        return {name: each for name, each in found.items() if each.any()}
 
     @cached_property
     def events(self) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.collectives import Communicator, PerRank, PreparedPlan, allreduce, barrier
+from daskpart.collectives.messages import RankMessages
 from daskpart.models.base.state import Part
 from daskpart.models.base.text import Step, Text, run_steps
 
@@ -65,6 +66,7 @@ class ImplicitText(Text):
             begin,
             self._events,
             self.session.values(state.cut(held, plan.n_ranks)),
+            self._plans,
             solve=self._options["solve"],
         )
         rows = state.compared
@@ -105,12 +107,18 @@ class ImplicitText(Text):
 
 
 def begin(
-    comm: Communicator, events: PerRank, parts: PerRank, *, solve: Solve
+    comm: Communicator,
+    events: PerRank,
+    parts: PerRank,
+    plans: dict[str, PreparedPlan],
+    *,
+    solve: Solve,
 ) -> tuple[PerRank, list[int]]:
     """Rows of a state on every rank, kernels compiled; and the bytes that each rank holds."""
     factors = comm.map(rows_of_part, parts, events)
     factors, _ = comm.settle(factors, comm.map(compile_kernels, factors, solve=solve))
-    held = comm.fold(comm.map(bytes_held, factors), list)
+    messages = [plan.rounds[0].messages for plan in plans.values()]
+    held = comm.fold(comm.map(bytes_held, factors, *messages), list)
     barrier(comm)  # so that the first iteration does not count who was longer at its set-up
     return factors, held.result()
 
@@ -160,6 +168,10 @@ def owned_rows(factors: RankFactors) -> dict[str, NDArray[Any]]:
     return part
 
 
-def bytes_held(factors: RankFactors) -> int:
-    """Bytes of a rank's events and rows."""
-    return factors.nbytes
+def bytes_held(factors: RankFactors, *messages: list[RankMessages]) -> int:
+    """Bytes of a rank's events and rows, of places of rows that travel, and those rows."""
+    on_way = [
+        sum(map(len, own.out_positions)) + sum(map(len, own.in_positions)) for (own,) in messages
+    ]
+    row_bytes = factors.user.itemsize * factors.user.shape[1]
+    return factors.nbytes + 8 * sum(on_way) + row_bytes * max(on_way)

@@ -178,6 +178,17 @@ def test_what_travels_is_what_was_planned(n_ranks, partitioner):
     assert (n_ranks == 1) == (report.measured_rows.sum() == 0)
 
 
+@pytest.mark.parametrize("n_ranks", [1, 3, 5])
+def test_memory_is_what_was_planned_with_the_rows_on_their_way(n_ranks):
+    fitted = model(n_ranks=n_ranks).fit(counts())
+    report, plan = fitted.comm_report_, fitted.plan(counts())
+    np.testing.assert_array_equal(report.memory, report.expected_memory)
+    traffic = [each.traffic() for each in plan.expands.values()]
+    rows = [each.sum(axis=0) + each.sum(axis=1) for each in traffic]
+    wanted = 8 * np.sum(rows, axis=0) + 4 * 5 * np.max(rows, axis=0)
+    np.testing.assert_array_equal(plan.memory().get("messages", 0), wanted)
+
+
 @pytest.mark.parametrize("n_ranks", [2, 3, 4])
 def test_ranks_have_as_much_to_solve_for_their_items(n_ranks):
     """An event of an item takes F² steps, its row F³."""
