@@ -40,7 +40,7 @@ from .handles import Held, Number
 from .mailbox import RunStopped
 from .rank import Answer, Request, RoundShare
 
-_FEW = 100
+_FEW = 100  # values of a list that are looked at, each
 _LARGE_BYTES = 100_000  # values beyond this are placed on the workers, not sent with the request
 
 

@@ -49,7 +49,7 @@ _WATCH_SECONDS = 0.5
 _PAUSE_SECONDS = 2e-4
 _EXTENSION = "daskpart_ranks"
 _CLOSED = "the communicator was closed"
-_LARGE_RESULT = 65_536  # bytes
+_LARGE_RESULT = 65_536  # bytes; a buffer beside the message costs more than a copy of so many
 # a worker looks at itself many times a second, each time it takes the GIL from the ranks, and a
 # rank that is late keeps all others waiting; callbacks of its event loop, and how often they come
 _THROTTLED, _THROTTLED_MILLISECONDS = ("tick", "profile"), 250.0

@@ -197,12 +197,10 @@ def arrange_ratings(
         sub_epoch[position_of(schedule.items)] = schedule.sub_epoch
         key = sub_epoch[columns]
     # from the cell to the cache block in place: a rank holds no more than it must
-    for n_blocks, block, places in (
-        (n_user_blocks, user_block, rows),
-        (n_item_blocks, item_block, columns),
-    ):
-        key *= n_blocks
-        key += block[places]
+    key *= n_user_blocks
+    key += user_block[rows]
+    key *= n_item_blocks
+    key += item_block[columns]
     n_blocks = n_user_blocks * n_item_blocks
     order, pointer = counting_sort(key, schedule.n_sub_epochs * n_blocks, shuffled)
     del key, shuffled
