@@ -26,6 +26,11 @@ from typing import Any
 
 _MARK = "measured: "
 _TIMEOUT = 1200  # seconds
+# of an MPI job; without the profiler of workers, as in those of the command line
+_DASK = {
+    "DASK_LOGGING__DISTRIBUTED": "error",
+    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
+}
 _CAN_BIND = sys.platform == "linux"
 _ROOT = Path(__file__).parents[2]
 
@@ -110,7 +115,7 @@ def _under_mpiexec(
         capture_output=True,
         text=True,
         timeout=_TIMEOUT,
-        env={**os.environ, "DASK_LOGGING__DISTRIBUTED": "error"},
+        env={**os.environ, **_DASK},
         cwd=checkout,  # where `python -m` looks for modules first
         check=False,
     )

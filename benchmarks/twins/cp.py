@@ -173,10 +173,11 @@ class _Algorithm1(_Iteration):
             sums = allreduce(self.world, self.solve(mode, products))
             self.weights = weights_of(sums)
             normalise(rows, self.weights)
-            inbox = self._expands[mode](rows.__getitem__)
+            self._expands[mode].post(rows.__getitem__)
+            self.grams[mode] = allreduce(self.world, self.own_gram(mode))
+            inbox = self._expands[mode].collect()
             for positions, arrived in zip(inbox.positions, inbox.payloads, strict=True):
                 rows[positions] = arrived
-            self.grams[mode] = allreduce(self.world, self.own_gram(mode))
         return sums
 
 

@@ -25,7 +25,7 @@ import click
 
 from daskpart.errors import InputError
 
-from .mpi import ANY_PORT, begin, stops_held_back
+from .mpi import ANY_PORT, WITHOUT_PROFILER, begin, stops_held_back
 from .terminal import STOPS, MpiPlace, OneLineError, say
 
 KINDS = ("none", "threads", "processes", "mpi")
@@ -140,13 +140,13 @@ async def _import(module: str, with_kernels: bool = False) -> None:
 
 
 def _configure_dask() -> None:
-    """Log errors only; and let work fail that is pinned to a worker that died.
+    """Log errors only, leave out the profiler, and let work fail that is pinned to a lost worker.
 
     Dask's default for the latter is to wait for ever.
     """
     import dask
 
-    dask.config.set({"logging.distributed": "error"})
+    dask.config.set({"logging.distributed": "error", **WITHOUT_PROFILER})
     logging.getLogger("distributed").setLevel(logging.ERROR)
     setting = "distributed.scheduler.no-workers-timeout"
     if dask.config.get(setting, None) is None:

@@ -21,6 +21,8 @@ _BEGIN = -1
 _STOPS = (signal.SIGINT, *STOPS)
 _PAUSE_SECONDS = 5e-3
 ANY_PORT = ":0"  # without a dashboard too the scheduler serves its state, else on port 8787
+# it looks into every worker a hundred times a second, for a dashboard that is not there
+WITHOUT_PROFILER = {"distributed.worker.profile.enabled": False}
 
 
 def joins(place: MpiPlace) -> bool:
@@ -81,8 +83,10 @@ def _pass_over_stops() -> None:
 
 def initialize() -> None:
     """Start this process's part of the cluster; scheduler and workers return at its end."""
+    import dask
     import dask_mpi
 
+    dask.config.set(WITHOUT_PROFILER)
     dask_mpi.initialize(nthreads=1, exit=False, dashboard=False, dashboard_address=ANY_PORT)
 
 

@@ -6,8 +6,8 @@
         reduce    shared rows ─► owners           reduce of shared rows ┐ one
         A ← Â (∗ Grams of other modes)⁻¹          Gram of mode m−1      ┘ allreduce
         allreduce λ, A ← A / λ                    A ← Â (∗ Grams of other modes)⁻¹
-        expand    owners ─► shared rows           expand of shared rows ┐ one
-        allreduce AᵀA                             λ of A                ┘ allreduce
+        expand    owners ─► shared rows,          expand of shared rows ┐ one
+        meanwhile allreduce AᵀA of owned ones     λ of A                ┘ allreduce
                                                   A ← A / λ, nonlocal rows too
 
 Algorithm 2 expands rows before they are normalised, so that the expand need not wait for λ; and a
@@ -40,6 +40,8 @@ from daskpart.collectives import (
     expand,
     expand_allreduce,
     hypercube_allreduce,
+    pack_rows,
+    place_rows,
     reduce,
     reduce_allreduce,
 )
@@ -136,19 +138,28 @@ class PointToPointModes(_Messages):
             products = comm.map(partial_products, tensors, *factors.rows, mode=mode)
             products = self.reduce_rows(comm, products, mode)
             sums = _solve(comm, tensors, factors, products, mode, update)
-            sums = self.normalise_and_expand(comm, factors, sums, mode)
+            sums = self._normalise(comm, factors, sums, mode)
+            (messages,) = self.expands[mode].rounds
+            sent = comm.post(messages, factors.rows[mode], pack_rows)
+            # while the rows are on their way: the Gram is of owned ones
             gram = comm.map(owned_gram, factors.rows[mode], tensors, mode=mode)
             factors.grams[mode] = hypercube_allreduce(comm, gram, label="allreduce")
+            factors.rows[mode] = comm.collect(sent, factors.rows[mode], place_rows)
         return factors, sums
 
     def normalise_and_expand(
         self, comm: Communicator, factors: Factors, sums: PerRank, mode: int
     ) -> PerRank:
         """λ of a mode that was solved, its rows normalised and at all who share them; the sums."""
+        sums = self._normalise(comm, factors, sums, mode)
+        factors.rows[mode] = expand(comm, self.expands[mode], factors.rows[mode])
+        return sums
+
+    def _normalise(self, comm: Communicator, factors: Factors, sums: PerRank, mode: int) -> PerRank:
+        """λ of a mode that was solved, and its owned rows normalised; the sums."""
         sums = hypercube_allreduce(comm, sums, label="allreduce")
         factors.weights = comm.map(weights_of, sums)
-        rows = comm.update(normalise, factors.rows[mode], factors.weights)
-        factors.rows[mode] = expand(comm, self.expands[mode], rows)
+        factors.rows[mode] = comm.update(normalise, factors.rows[mode], factors.weights)
         return sums
 
     def first_grams(self, comm: Communicator, tensors: PerRank, factors: Factors) -> Factors:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .kernels.dense import add_column_products, hals_rows, invert
+from .kernels.dense import add_column_products, divide_columns, hals_rows, invert
 from .kernels.row_products import gram_of_rows, multiply_rows
 
 SWEEPS = 4  # of HALS: more of them cost more than another iteration gains
@@ -88,7 +88,8 @@ def solve_rows(
 
 def normalise_columns(rows: NDArray[Any], weights: NDArray[np.float64]) -> None:
     """Divide each column by its norm, in place; columns of zeros stay."""
-    rows /= np.where(weights > 0, weights, 1.0).astype(rows.dtype)
+    norms = np.where(weights > 0, weights, 1.0).astype(rows.dtype)
+    divide_columns(rows, norms, np.finfo(rows.dtype).tiny)
 
 
 def warm_up(dtype: Any, nonnegative: bool = False) -> None:
