@@ -10,6 +10,10 @@
 
 The hypercube mapping makes the *concurrent* volume small, which embedded methods pay for (§5
 of Abubaker et al.); the others the volume, which point-to-point messages pay for.
+
+Groups weigh their nonzeros and R for the row of their slice: to solve for a row and to add it to
+the Gram takes R² multiplications a mode, and R those of a nonzero. The paper has nonzeros alone,
+and so has a data model that is named.
 """
 
 from __future__ import annotations
@@ -55,7 +59,8 @@ def cut_of_method(method: str, n_ranks: int) -> str:
 def partitioner_for(partitioner: Any, method: str, n_ranks: int) -> Any:
     """A partitioner, whole: a dict may say neither model nor method."""
     if isinstance(partitioner, Mapping) and not {"model", "method"} & set(partitioner):
-        return {**PARTITIONERS[cut_of_method(method, n_ranks)], **partitioner}
+        named = PARTITIONERS[cut_of_method(method, n_ranks)]
+        return {**{key: value for key, value in named.items() if key != "model"}, **partitioner}
     return partitioner
 
 
@@ -76,7 +81,7 @@ def nonzero_parts(
     partitioner : str, dict, Partition or int array of shape (nnz,)
         Checked; not "auto".
     n_components : int
-        R, cost of a net.
+        R, cost of a net, and what a row weighs in nonzeros.
     random_state : int
 
     Returns
@@ -107,10 +112,11 @@ def nonzero_parts(
     arguments = known[partitioner] if isinstance(partitioner, str) else partitioner
     options = {"random_state": random_state, **arguments}
     grain = options.pop("model", "medium-grain")
+    of_row = 0 if arguments is partitioner and "model" in partitioner else n_components
     if grain not in _GRAINS:
         raise InputError(f"model={grain!r} cuts no tensor; choose one of {', '.join(_GRAINS)}")
     model = _GRAINS[grain](tensor, row_length=n_components)
-    n_vertices = model.hypergraph.n_vertices
+    n_vertices, weights = model.hypergraph.n_vertices, model.hypergraph.vertex_weights
     if n_vertices < n_ranks:
         fine = grain == "fine-grain"
         finer = "hypercube-fine-grain" if options.get("method") == "hypercube" else "fine-grain"
@@ -119,6 +125,9 @@ def nonzero_parts(
             f"n_ranks is {n_ranks}, but partitioner {partitioner!r} has {n_vertices} "
             f"{'nonzeros' if fine else 'groups of nonzeros'} to deal out: use {advice}fewer ranks"
         )
+    if grain == "medium-grain":  # a single nonzero stands for no row
+        heavier = replace(model.hypergraph, vertex_weights=weights + of_row)
+        model = replace(model, hypergraph=heavier)
     return model.nonzero_parts(partition(model, n_ranks, **options))
 
 

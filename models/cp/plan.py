@@ -208,6 +208,11 @@ class CPPlan(FitPlan):
         np.add.at(found, self.connectivities[0].parts, self.connectivities[0].counts)
         return found
 
+    @property
+    def owned(self) -> NDArray[np.int64]:
+        """Factor rows of all modes that each rank solves for."""
+        return np.sum([numbering.sizes[:, 0] for numbering in self.numberings], axis=0)
+
     def memory(self) -> dict[str, NDArray[np.int64]]:
         """Bytes that each rank will hold: its nonzeros as laid out, at most, and factor rows."""
         choice = self.choice
@@ -223,8 +228,7 @@ class CPPlan(FitPlan):
             if self.held_out is not None:
                 held["held out"] = np.array([own.nbytes for own in self.held_out.of_ranks])
                 if self.held_out.keeps_best:
-                    owned = np.sum([numbering.sizes[:, 0] for numbering in self.numberings], axis=0)
-                    held["best iteration"] = choice.row_bytes * owned + 8 * choice.n_components
+                    held["best iteration"] = choice.row_bytes * self.owned + 8 * choice.n_components
             return held
         most = MEMORY[choice.memory] * (4 * self.n_modes + choice.itemsize)
         return {"nonzeros": most * self.nonzeros, "factors": factors}
@@ -250,6 +254,7 @@ class CPPlan(FitPlan):
             allreduce_messages=int(self._allreduce_messages().max()),
             concurrent=np.array([concurrent_volume(expand) for _, expand in pairs]),
             nonzeros=self.nonzeros,
+            owned=self.owned,
             row_bytes=choice.row_bytes,
             reduce_bytes=choice.reduce_bytes,
             alpha=self.alpha_beta[0],
@@ -334,9 +339,12 @@ def plan_fit(tensor: LabelledTensor, settings: PlanSettings) -> list[CPPlan]:
                 weighed=found.weighed,
                 seconds=found.seconds,
                 dims=tuple(tensor.dims),
-                imbalance_told=found.imbalance_told,
             )
         )
+        if found.imbalance_told:
+            imbalance = plans[-1].report().imbalance
+            told = f"imbalance {imbalance:.4g} of the work of ranks. {found.imbalance_told}"
+            plans[-1] = replace(plans[-1], imbalance_told=told)
     return plans
 
 
@@ -422,7 +430,7 @@ def _cut(tensor: LabelledTensor, settings: PlanSettings, partitioner: Any) -> No
     told = ""
     for each in given:
         if issubclass(each.category, BalanceWarning):
-            told = str(each.message)
+            told = f"The cut: {each.message}"
         else:
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     found = mode_connectivities(tensor.coordinates, parts, tensor.shape, settings.n_ranks)

@@ -44,7 +44,8 @@ class CPPlanReport(PlanReport):
         Messages of a rank in an iteration that are none of the above: the allreduces of "p2p".
     concurrent : ndarray of int64, shape (n_modes,)
         Rows of an expand, where copies of a row that move in the same round count once.
-    nonzeros : ndarray of int64, shape (n_ranks,)
+    nonzeros, owned : ndarray of int64, shape (n_ranks,)
+        Nonzeros of a rank, and factor rows, of all modes, that it solves for.
     row_bytes, reduce_bytes : int
         Of a row in an expand, and in a reduce.
     alpha, beta : float
@@ -63,6 +64,7 @@ class CPPlanReport(PlanReport):
     allreduce_messages: int
     concurrent: NDArray[np.int64]
     nonzeros: NDArray[np.int64]
+    owned: NDArray[np.int64]
     row_bytes: int
     reduce_bytes: int
     alpha: float
@@ -75,7 +77,7 @@ class CPPlanReport(PlanReport):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("messages", "rows_sent", "concurrent", "nonzeros"):
+        for name in ("messages", "rows_sent", "concurrent", "nonzeros", "owned"):
             setattr(self, name, np.asarray(getattr(self, name), np.int64))
         self.dims = tuple(self.dims)
 
@@ -111,9 +113,14 @@ class CPPlanReport(PlanReport):
         return int(self.concurrent.sum())
 
     @property
+    def work(self) -> NDArray[np.int64]:
+        """Of each rank in nonzeros: its own, and R for each row that it owns."""
+        return self.nonzeros + self.n_components * self.owned
+
+    @property
     def imbalance(self) -> float:
-        """Nonzeros of the heaviest rank over the mean, less 1."""
-        return float(self.nonzeros.max() / self.nonzeros.mean() - 1)
+        """Work of the heaviest rank over the mean, less 1."""
+        return float(self.work.max() / self.work.mean() - 1)
 
     def per_rank(self) -> pd.DataFrame:
         """One row for each rank, mode and operation: messages and rows sent."""
@@ -168,7 +175,7 @@ class CPPlanReport(PlanReport):
             "by mode": by_mode,
             **concurrent,
             "imbalance": f"heaviest rank {self.imbalance:.1%} above the mean of "
-            f"{self.nonzeros.mean():,.0f} nonzeros",
+            f"{self.nonzeros.mean():,.0f} nonzeros and {self.owned.mean():,.0f} rows to solve for",
             "predicted": f"{self.predicted_seconds:.3g} s of messages an iteration at "
             f"α = {self.alpha:g} s, β = {self.beta:g} s/B",
             **super().rows(),

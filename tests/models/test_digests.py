@@ -39,8 +39,9 @@ TENSORS = {
        for method in ("p2p", "emb", "emb-naive") for k in (1, 2, 3, 4, 5, 8) for modes in (2, 3, 4)
        if k in (3, 4) or modes == 3},
     "auto": {"method": "auto"},
-    "medium-grain": {"partitioner": "medium-grain"},
-    "hypercube": {"partitioner": "hypercube"},
+    # the paper's models, as named ones weigh rows too
+    "medium-grain": {"partitioner": {"model": "medium-grain"}},
+    "hypercube": {"partitioner": {"model": "medium-grain", "method": "hypercube"}},
     "drawn owners": {"owners": "random"},
     "nonnegative": {"nonnegative": True},
     "ridge": {"ridge": 0.1, "method": "p2p"},
