@@ -344,6 +344,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
             n_ranks,
             partitioner=self.partitioner,
             n_components=int(self.n_components),
+            row_work=self._solving().row_work(int(self.n_components)),
             random_state=random_state,
             steps=int(self.max_iter),
             transport=transport,

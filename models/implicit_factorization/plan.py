@@ -12,7 +12,7 @@ Each event lies on two ranks, or twice on one: by user and by item.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -47,6 +47,8 @@ class ImplicitPlan(FitPlan):
     Attributes
     ----------
     n_components : int
+    row_work : int
+        What a row to solve for is worth in events.
     connectivities : dict of str to Connectivity
         Of each side: which ranks hold a row of it, with its owner.
     expands : dict of str to Plan
@@ -54,6 +56,7 @@ class ImplicitPlan(FitPlan):
     """
 
     n_components: int
+    row_work: int
     connectivities: dict[str, Connectivity] = field(repr=False)
     expands: dict[str, Plan] = field(repr=False)
 
@@ -107,6 +110,12 @@ class ImplicitPlan(FitPlan):
             np.add.at(line, other.parts, other.counts)
         return found
 
+    @cached_property
+    def work(self) -> NDArray[np.int64]:
+        """The same, and for each row to solve for as many more as it is worth."""
+        owned = [self.numberings[side].sizes[:, 0] for side in SIDES]
+        return self.events + self.row_work * np.array(owned)
+
     def report(self) -> ImplicitPlanReport:
         """What an iteration costs."""
         messages = self._per_rank("messages_sent")
@@ -120,7 +129,7 @@ class ImplicitPlan(FitPlan):
             volume=[self.expands[side].total_rows for side in SIDES],
             messages=int(messages.sum()),
             messages_max_rank=int(messages.max(initial=0)),
-            imbalance=(self.events.max(axis=1) / self.events.mean(axis=1) - 1).tolist(),
+            imbalance=(self.work.max(axis=1) / self.work.mean(axis=1) - 1).tolist(),
         )
 
 
@@ -136,7 +145,7 @@ class ImplicitPlanReport(PlanReport):
     messages, messages_max_rank : int
         Messages of the expands: of all ranks, and of the busiest one.
     imbalance : list of float
-        Events of the heaviest rank over the mean, less 1: by user, and by item.
+        Work of the heaviest rank over the mean, less 1: by user, and by item.
     """
 
     n_components: int
@@ -172,12 +181,15 @@ def plan_fit(
     *,
     partitioner: Any,
     n_components: int,
+    row_work: int,
     random_state: int,
     steps: int,
     transport: str,
     kept: Any = None,
 ) -> ImplicitPlan:
     """Cut the users, choose owners of items, lay out both expands.
+
+    A row to solve for is worth `row_work` events: ranks have as much to do, and not as many events.
 
     Raises
     ------
@@ -186,12 +198,17 @@ def plan_fit(
     """
     begin = working_clock()
     weigh = partial(
-        _weighed, n_components=n_components, steps=steps, transport=transport, kept=kept
+        _weighed,
+        n_components=n_components,
+        row_work=row_work,
+        steps=steps,
+        transport=transport,
+        kept=kept,
     )
-    parts = _partitioned(matrix, n_ranks, partitioner, random_state, weigh)
+    parts = _partitioned(matrix, n_ranks, partitioner, random_state, row_work, weigh)
     seconds = working_clock() - begin
     refuse_empty(parts, plural(matrix.row_name))
-    connectivities = _connectivities(matrix, parts, n_components)
+    connectivities = _connectivities(matrix, parts, row_work)
     return ImplicitPlan(
         n_ranks=n_ranks,
         random_state=random_state,
@@ -199,18 +216,18 @@ def plan_fit(
         **told_of_cut(parts, partitioner),
         seconds=seconds,
         n_components=n_components,
+        row_work=row_work,
         connectivities=connectivities,
         expands={side: expand_plan(each) for side, each in connectivities.items()},
     )
 
 
 def _connectivities(
-    matrix: LabelledMatrix, parts: Partition, n_components: int
+    matrix: LabelledMatrix, parts: Partition, row_work: int
 ) -> dict[str, Connectivity]:
     """Which rank needs which row of either side, and who solves for it."""
     n_ranks, assignment = parts.n_parts, parts.assignment.astype(np.int32)
-    # an owner solves for its items: F² steps for each event, and about F events' worth for the row
-    work = np.bincount(matrix.columns, minlength=matrix.shape[1]) + n_components
+    work = np.bincount(matrix.columns, minlength=matrix.shape[1]) + row_work
     items = Connectivity.from_pairs(
         matrix.columns, assignment[matrix.rows], matrix.shape[1], n_ranks
     ).with_packed_owners(work)
@@ -222,7 +239,12 @@ def _connectivities(
 
 
 def _partitioned(
-    matrix: LabelledMatrix, n_ranks: int, partitioner: Any, random_state: int, weigh: Callable
+    matrix: LabelledMatrix,
+    n_ranks: int,
+    partitioner: Any,
+    random_state: int,
+    row_work: int,
+    weigh: Callable,
 ) -> Partition:
     given = given_partition(
         partitioner, matrix.shape[0], n_ranks, lambda: np.diff(matrix.row_pointer()),
@@ -233,13 +255,20 @@ def _partitioned(
     if isinstance(partitioner, str) and partitioner == "auto":
         return weigh(matrix, n_ranks, random_state)
     chosen = ROW_PARTITIONERS[partitioner] if isinstance(partitioner, str) else partitioner
-    return _cut(matrix, n_ranks, **{"random_state": random_state, **chosen})
+    return _cut(matrix, n_ranks, row_work, **{"random_state": random_state, **chosen})
 
 
-def _cut(matrix: LabelledMatrix, n_ranks: int, **arguments: Any) -> Partition:
+def _cut(matrix: LabelledMatrix, n_ranks: int, row_work: int, **arguments: Any) -> Partition:
+    """Users dealt out by their work; by events where there are no nets, or a model is named."""
+    from daskpart.data_models import column_net
     from daskpart.partitioners import partition  # ranks cut nothing
 
-    return partition(matrix, n_ranks, **arguments)
+    if "model" in arguments or arguments.get("method") in ("block", "random"):
+        return partition(matrix, n_ranks, **arguments)
+    model = column_net(matrix)
+    weights = model.hypergraph.vertex_weights + row_work
+    model = replace(model, hypergraph=replace(model.hypergraph, vertex_weights=weights))
+    return partition(model, n_ranks, **arguments)
 
 
 def _weighed(
@@ -248,6 +277,7 @@ def _weighed(
     random_state: int,
     *,
     n_components: int,
+    row_work: int,
     steps: int,
     transport: str,
     kept: Any,
@@ -255,10 +285,10 @@ def _weighed(
     """The partition that makes a fit shortest."""
 
     def make(name: str) -> Partition:
-        return _cut(matrix, n_ranks, random_state=random_state, **ROW_CUTS[name])
+        return _cut(matrix, n_ranks, row_work, random_state=random_state, **ROW_CUTS[name])
 
     def nbytes(parts: Partition) -> float:
-        both = _connectivities(matrix, parts, n_components).values()
+        both = _connectivities(matrix, parts, row_work).values()
         return 4.0 * n_components * sum(each.connectivity_minus_one() for each in both)
 
     cuts = Cuts(make, nbytes, lambda: matrix.nnz)

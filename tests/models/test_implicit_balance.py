@@ -1,0 +1,45 @@
+"""Users are cut by the work that they make: their events, and a row to solve for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import daskpart
+
+F = 64
+RANDOM = np.random.default_rng(2)
+# 60 users with 200 events each, 1500 with 4 to 12: equal events are few users, or very many
+LENGTHS = np.concatenate([np.full(60, 200), RANDOM.integers(4, 13, 1500)])
+USERS = np.repeat(np.arange(len(LENGTHS)), LENGTHS)
+ITEMS = np.concatenate([RANDOM.choice(400, n, replace=False) for n in LENGTHS])
+EVENTS = scipy.sparse.csr_array((np.ones(len(USERS), np.float32), (USERS, ITEMS)))
+WORTH = {"cg": F // 4, "subspace": F // 2, "cholesky": F}
+
+
+def planned(partitioner, solver="cholesky", n_ranks=4):
+    return daskpart.ImplicitFactorization(
+        F, n_ranks=n_ranks, solver=solver, partitioner=partitioner, transport="local"
+    ).plan(EVENTS)
+
+
+@pytest.mark.parametrize("solver", sorted(WORTH))
+def test_users_are_cut_by_their_work(solver: str) -> None:
+    plan = planned("connectivity", solver)
+    np.testing.assert_array_equal(plan.partition.weights, LENGTHS + WORTH[solver])
+    work = np.bincount(plan.partition.assignment, LENGTHS + WORTH[solver], 4)
+    assert plan.report().imbalance[0] == pytest.approx(work.max() / work.mean() - 1)
+    assert plan.report().imbalance[0] < 0.06
+
+
+def test_a_named_model_balances_events_alone() -> None:
+    plan = planned({"model": "column-net"})
+    np.testing.assert_array_equal(plan.partition.weights, LENGTHS)
+
+
+def test_items_are_owned_by_their_work() -> None:
+    plan = planned("connectivity")
+    owned = np.array([len(plan.numberings["item"].first_group(rank)) for rank in range(4)])
+    np.testing.assert_array_equal(plan.work[1], plan.events[1] + F * owned)
+    assert plan.report().imbalance[1] < 0.06
