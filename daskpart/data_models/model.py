@@ -6,7 +6,7 @@ data ──model──▶ Hypergraph ──partition──▶ part of each verte
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,6 +63,17 @@ class DataModel:
         if self.row_length != 1:
             known["row_length"] = self.row_length
         return {name: value for name, value in known.items() if value is not None} | self.facts
+
+    def with_row_work(self, row_work: int) -> DataModel:
+        """The same for models that do more with a row than with its nonzeros.
+
+        Parameters
+        ----------
+        row_work : int
+            What each vertex weighs more: the work on a row, in nonzeros.
+        """
+        weights = self.hypergraph.vertex_weights + row_work
+        return replace(self, hypergraph=replace(self.hypergraph, vertex_weights=weights))
 
     def nonzero_parts(self, partition: Partition) -> NDArray[np.int32]:
         """The part of each stored value, int32[nnz], in row-major order of the data.

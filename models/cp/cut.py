@@ -112,11 +112,11 @@ def nonzero_parts(
     arguments = known[partitioner] if isinstance(partitioner, str) else partitioner
     options = {"random_state": random_state, **arguments}
     grain = options.pop("model", "medium-grain")
-    of_row = 0 if arguments is partitioner and "model" in partitioner else n_components
+    is_named = not isinstance(partitioner, str) and "model" in partitioner
     if grain not in _GRAINS:
         raise InputError(f"model={grain!r} cuts no tensor; choose one of {', '.join(_GRAINS)}")
     model = _GRAINS[grain](tensor, row_length=n_components)
-    n_vertices, weights = model.hypergraph.n_vertices, model.hypergraph.vertex_weights
+    n_vertices = model.hypergraph.n_vertices
     if n_vertices < n_ranks:
         fine = grain == "fine-grain"
         finer = "hypercube-fine-grain" if options.get("method") == "hypercube" else "fine-grain"
@@ -125,9 +125,8 @@ def nonzero_parts(
             f"n_ranks is {n_ranks}, but partitioner {partitioner!r} has {n_vertices} "
             f"{'nonzeros' if fine else 'groups of nonzeros'} to deal out: use {advice}fewer ranks"
         )
-    if grain == "medium-grain":  # a single nonzero stands for no row
-        heavier = replace(model.hypergraph, vertex_weights=weights + of_row)
-        model = replace(model, hypergraph=heavier)
+    if grain == "medium-grain" and not is_named:  # a single nonzero stands for no row
+        model = model.with_row_work(n_components)
     return model.nonzero_parts(partition(model, n_ranks, **options))
 
 

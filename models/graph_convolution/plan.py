@@ -13,7 +13,7 @@ vertices have few edges.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -363,9 +363,7 @@ def vertex_partition(
     options = {"random_state": random_state, "epsilon": EPSILON, **given}
     if isinstance(model, str):
         return make_partition(pattern, n_ranks, model=model, **options)
-    of_vertex = model.hypergraph.vertex_weights + row_work
-    model = replace(model, hypergraph=replace(model.hypergraph, vertex_weights=of_vertex))
-    return make_partition(model, n_ranks, **options)
+    return make_partition(model.with_row_work(row_work), n_ranks, **options)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -12,7 +12,7 @@ Each event lies on two ranks, or twice on one: by user and by item.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -265,10 +265,7 @@ def _cut(matrix: LabelledMatrix, n_ranks: int, row_work: int, **arguments: Any) 
 
     if "model" in arguments or arguments.get("method") in ("block", "random"):
         return partition(matrix, n_ranks, **arguments)
-    model = column_net(matrix)
-    weights = model.hypergraph.vertex_weights + row_work
-    model = replace(model, hypergraph=replace(model.hypergraph, vertex_weights=weights))
-    return partition(model, n_ranks, **arguments)
+    return partition(column_net(matrix).with_row_work(row_work), n_ranks, **arguments)
 
 
 def _weighed(
