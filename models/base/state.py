@@ -485,7 +485,9 @@ class State:
         return [
             f"{_PARTS.get(name, name)}: {_shown(ours, name)} there, {_shown(theirs, name)} now"
             for name in sorted({*ours, *theirs} - {VALIDATION})
-            if _shown(ours, name) != _shown(theirs, name)
+            # a parameter that came later, and is None, leaves the fit as it was without it
+            if (ours.get(name), theirs.get(name)) != (None, None)
+            and _shown(ours, name) != _shown(theirs, name)
         ]
 
     def __repr__(self) -> str:

@@ -12,13 +12,16 @@ distributed-memory systems", VLDB 2022.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.metrics import r2_score
+from sklearn.utils._param_validation import StrOptions
 
 from daskpart.errors import InputError
+from daskpart.models.base.class_weights import check_total, refuse_balanced, weights_of_classes
 from daskpart.models.base.docstrings import with_shared_words
 from daskpart.models.base.progress import Measure
 from daskpart.models.networks.losses import Loss, SigmoidLoss, SoftmaxLoss, SquaredLoss
@@ -46,6 +49,11 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
     Parameters
     ----------
     {shared parameters}
+    class_weight : dict, "balanced" or None, default=None
+        By how much the loss of a vertex of each class is multiplied, as in scikit-learn: in the
+        gradient, in loss and validation_loss of the history, and not in the scores. "balanced"
+        counts the vertices that are trained on. Not of a table, where a vertex may have several
+        classes.
 
     Attributes
     ----------
@@ -68,6 +76,58 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
         Measure("validation_loss", "validation"),
         Measure("validation_score", "accuracy"),
     )
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **GraphNetwork._parameter_constraints,
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+    }
+    _decide_bits: ClassVar[tuple[str, ...]] = (*GraphNetwork._decide_bits, "class_weight")
+
+    class_weight: Any
+
+    def __init__(
+        self,
+        hidden: Any = (16,),
+        *,
+        layer: Any = "gcn",
+        layer_options: dict[str, Any] | None = None,
+        activation: str = "relu",
+        dropout: float = 0.5,
+        class_weight: Any = None,
+        optimizer: Any = "adam",
+        learning_rate: str = "constant",
+        initial_learning_rate: float = 0.01,
+        power_t: float = 0.5,
+        weight_decay: Any = 5e-4,
+        batch_size: int | float | None = None,
+        sampler: Any = "neighbour",
+        max_iter: int = 200,
+        validation_fraction: float = 0.0,
+        patience: int | None = None,
+        monitor: str = "loss",
+        symmetrize: bool = False,
+        first_product: str = "auto",
+        communication: str = "auto",
+        partitioner: Any = "auto",
+        n_ranks: int | None = None,
+        transport: str = "auto",
+        dtype: str = "float32",
+        warm_start: bool = False,
+        checkpoint_path: Any = None,
+        checkpoint_every: int = 1,
+        resume: bool = False,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> None:
+        self._set_parameters(locals())
+
+    def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> GraphProblem:
+        if "classes" in data:  # partial_fit
+            refuse_balanced(self.class_weight)
+        return super()._problem(X, y, data, random_state)
+
+    def _plan_of_fit(self, plan: GCNPlan, problem: GraphProblem) -> GCNPlan:
+        # weights of classes do not decide the cut, so a plan may have been made with others
+        return replace(plan, network=replace(plan.network, loss=self._loss(problem)))
 
     def _targets(self, y: Any, classes: Any, goes_on: bool) -> Targets:
         named = None if classes is None else np.asarray(classes)
@@ -84,8 +144,22 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
             )
         return found
 
-    def _loss(self, targets: Targets) -> Loss:
-        return SigmoidLoss() if targets.kind == "several" else SoftmaxLoss()
+    def _loss(self, problem: GraphProblem) -> Loss:
+        targets = problem.targets
+        if targets.kind == "several":
+            if self.class_weight is not None:
+                raise InputError(
+                    "class_weight weighs vertices by their class, and in a table a vertex may have "
+                    "several: leave it out"
+                )
+            return SigmoidLoss()
+        if self.class_weight is None or targets.classes is None:  # None: no labels, to predict
+            return SoftmaxLoss()
+        counts = np.bincount(targets.values[problem.training], minlength=targets.n_outputs)
+        weights = weights_of_classes(self.class_weight, targets.classes, counts.astype(float))
+        with np.errstate(over="ignore"):  # it is told
+            check_total(float(counts @ weights), "vertices")
+        return SoftmaxLoss(tuple(weights.tolist()))
 
     def predict(self, X: Any = None, *, graph: Any = None, client: Any = None) -> Any:
         """The class of every vertex; of several classes a table of 0 and 1.
@@ -213,7 +287,7 @@ class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
             )
         return number_targets(y, self.columns_ if goes_on else None)
 
-    def _loss(self, targets: Targets) -> Loss:
+    def _loss(self, problem: GraphProblem) -> Loss:
         return SquaredLoss()
 
     def predict(self, X: Any = None, *, graph: Any = None, client: Any = None) -> Any:

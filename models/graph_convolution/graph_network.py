@@ -232,7 +232,7 @@ class GraphNetwork(DistributedEstimator):
         """Labels, checked; of the classes of the last fit where this one goes on."""
 
     @abstractmethod
-    def _loss(self, targets: Targets) -> Loss:
+    def _loss(self, problem: GraphProblem) -> Loss:
         """What is minimised."""
 
     def _check(self) -> None:
@@ -366,7 +366,7 @@ class GraphNetwork(DistributedEstimator):
             layers=make_layers(self.layer, widths, options, keeps),
             activation=self.activation,
             dropout=float(self.dropout),
-            loss=self._loss(targets),
+            loss=self._loss(problem),
             dtype=self.dtype,
             seed=seed,
             n_terms=int(problem.training.sum()) * targets.terms_a_vertex,

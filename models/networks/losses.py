@@ -79,18 +79,26 @@ class Loss(ABC):
 
 @dataclass(frozen=True)
 class SoftmaxLoss(Loss):
-    """Cross-entropy of one class a row; targets are class numbers."""
+    """Cross-entropy of one class a row; targets are class numbers.
+
+    Parameters
+    ----------
+    class_weights : tuple of float
+        By how much the loss of a row of each class is multiplied, not the hits; (): by nothing.
+    """
 
     name = "softmax"
+
+    class_weights: tuple[float, ...] = ()
 
     def terms(
         self, outputs: NDArray[Any], targets: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """− log p[y], and whether it is right."""
+        """− w[y] log p[y], and whether it is right."""
         return self._terms(_log_softmax(outputs), outputs, targets)
 
     def gradient(self, outputs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
-        """P − one-hot(y)."""
+        """w[y] (P − one-hot(y))."""
         return self._gradient(_log_softmax(outputs), targets)
 
     def sums_and_gradient(
@@ -102,17 +110,23 @@ class SoftmaxLoss(Loss):
         sums = np.array([each.sum(dtype=np.float64) for each in terms])
         return sums, self._gradient(logs, targets)
 
-    @staticmethod
     def _terms(
-        logs: NDArray[Any], outputs: NDArray[Any], targets: NDArray[Any]
+        self, logs: NDArray[Any], outputs: NDArray[Any], targets: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        return -logs[np.arange(len(targets)), targets], outputs.argmax(axis=1) == targets
+        losses = -logs[np.arange(len(targets)), targets]
+        if self.class_weights:
+            losses *= self._weights(targets, logs.dtype)
+        return losses, outputs.argmax(axis=1) == targets
 
-    @staticmethod
-    def _gradient(logs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
+    def _gradient(self, logs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
         gradient = np.exp(logs, out=logs)
         gradient[np.arange(len(targets)), targets] -= 1
+        if self.class_weights:
+            gradient *= self._weights(targets, logs.dtype)[:, None]
         return gradient
+
+    def _weights(self, targets: NDArray[Any], dtype: Any) -> NDArray[Any]:
+        return np.array(self.class_weights, dtype)[targets]
 
     def predicted(self, outputs: NDArray[Any]) -> NDArray[Any]:
         """Probabilities of the classes."""

@@ -27,6 +27,7 @@ from daskpart.collectives import PerRank
 from daskpart.collectives.topk import Compressor
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
+from daskpart.models.base.class_weights import refuse_balanced, weights_of_classes
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.labels import sorting_labels
@@ -52,7 +53,6 @@ from .problem import (
     refuse_missing,
     refuse_negative,
     weights_of,
-    weights_of_classes,
 )
 from .rows import members_of_ranks
 
@@ -427,12 +427,7 @@ class SampleClassifier(ClassifierMixin, SampleModel):
         classes : array, optional
             All classes; needed on the first call.
         """
-        if getattr(self, "class_weight", None) == "balanced":
-            raise InputError(
-                "class_weight='balanced' cannot be told from a part of the samples, so not in "
-                "partial_fit; give class_weight a dict of what sklearn.utils.class_weight."
-                "compute_class_weight('balanced', classes=classes, y=y) finds on all, or many"
-            )
+        refuse_balanced(getattr(self, "class_weight", None))
         return self._fit(
             X, y, client=client, one_step=True, classes=self._classes_of_partial_fit(classes),
             sample_weight=sample_weight, goes_on=hasattr(self, "state_"),

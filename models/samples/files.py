@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.errors import InputError
+from daskpart.models.base.class_weights import check_total
 from daskpart.models.base.examples import (
     MEMORY_SHARE,
     Reading,
@@ -34,7 +35,7 @@ from daskpart.readers import ExamplesFile
 from daskpart.readers.libsvm import Examples
 
 from .file_answers import answers_of_file, labels_of_file
-from .problem import Samples, check_total, class_numbers
+from .problem import Samples, class_numbers
 from .rows import RankRows, Rows, StoredRows, rank_rows
 
 _BLOCK_BYTES = 32 << 20  # of rows that are shuffled among themselves, and in memory at a time

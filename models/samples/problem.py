@@ -8,7 +8,6 @@ classes   0, 1, 2 …, or of two −1, +1          regression   y itself
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.checksum import checksum
 from daskpart.errors import InputError
+from daskpart.models.base.class_weights import check_total
 from daskpart.models.base.problem import Problem
 
 from .lazy import outputs_of_chunk, ranks_of_chunks
@@ -197,32 +197,6 @@ def refuse_missing(y: Any) -> None:
         )
 
 
-def weights_of_classes(
-    class_weight: Any, classes: NDArray[Any], mass: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The weight of each class: "balanced", or as a dict says; `mass` are sums of sample weights.
-
-    A class without any weighs 0 in "balanced", where scikit-learn divides by it.
-
-    Raises
-    ------
-    InputError
-        For a weight of a dict that is below 0, or no finite number.
-    """
-    if not isinstance(class_weight, str):
-        from sklearn.utils.class_weight import compute_class_weight  # not for ranks that read files
-
-        for name, weight in class_weight.items():
-            if not isinstance(weight, Real) or not 0 <= float(weight) < np.inf:
-                raise InputError(
-                    f"class_weight[{name!r}] is {weight!r}: weights are finite numbers, 0 or more"
-                )
-        return np.asarray(compute_class_weight(class_weight, classes=classes, y=classes), float)
-    found = np.zeros(len(classes))
-    np.divide(mass.sum(), len(classes) * mass, out=found, where=mass > 0)
-    return found
-
-
 def refuse_negative(sample_weight: NDArray[Any]) -> None:
     """Refuse weights below 0 (InputError)."""
     negative = np.flatnonzero(~(sample_weight >= 0))
@@ -241,11 +215,3 @@ def weights_of(
     with np.errstate(over="ignore"):  # it is told
         check_total(float(sample_weight.sum()))
     return sample_weight
-
-
-def check_total(weight: float) -> None:
-    """Refuse weights of all samples together by which nothing can be divided (InputError)."""
-    if not weight > 0:
-        raise InputError("the weights of all samples are 0: there is nothing to learn from")
-    if weight == np.inf:
-        raise InputError("the sum of the weights is too large for a float: divide them by a number")

@@ -33,6 +33,14 @@ def files(tmp_path_factory):
     return folder
 
 
+def test_classes_weigh_as_is_said(files, tmp_path, run_cli):
+    given = ("--features", files / "X.npy", "--labels", files / "y.txt", "--no-plots")
+    weighed = (*SMALL, "--class-weight", "balanced", "--out", tmp_path)
+    assert run_cli("fit", "gcn", files / "A.mtx", *given, *weighed) == 0
+    model = daskpart.GCNClassifier.load(tmp_path / "model")
+    assert model.class_weight == model.state_.settings["class_weight"] == "balanced"
+
+
 def test_fit_writes_a_model_that_loads(files, tmp_path, capsys, run_cli):
     given = ("--features", files / "X.npy", "--labels", files / "y.txt")
     out = tmp_path / "out"

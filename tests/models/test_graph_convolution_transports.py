@@ -10,7 +10,11 @@ import daskpart
 
 COMMON = {"hidden": (16,), "max_iter": 3, "partitioner": "random", "validation_fraction": 0.2}
 CASES = [
-    {"layer": "gcn", "first_product": "each", "learning_rate": "invscaling", **COMMON},
+    {
+        **{"layer": "gcn", "first_product": "each", "learning_rate": "invscaling"},
+        "class_weight": "balanced",
+        **COMMON,
+    },
     {
         "layer": "gat",
         "layer_options": {"heads": 4, "output_heads": 2, "attention_dropout": 0.3},
@@ -26,7 +30,13 @@ CASES = [
         **{"layer": "gcn", "batch_size": 45, "sampler": "vertex"},
         **{"learning_rate": "step", "max_iter": 11},  # the rate of the last is halved
     },
-    {"layer": "gat", **COMMON, "batch_size": 30, "sampler": "layer"},
+    {
+        "layer": "gat",
+        **COMMON,
+        "batch_size": 30,
+        "sampler": "layer",
+        "class_weight": {1: 0.5, 3: 4.0},
+    },
     {"layer": "sage", **COMMON},
     {"layer": "gin", "layer_options": {"epsilon": 0.1}, **COMMON},
     {"layer": "sgc", **COMMON, "hidden": ()},

@@ -1,0 +1,60 @@
+"""Weights of classes: a rare class may count as much as a frequent one.
+
+class_weight=   None         every sample counts once
+                "balanced"   n / (number of classes · samples of the class)
+                {1: 5.0}     as it says; 1 for classes that it does not name
+"""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.errors import InputError
+
+
+def weights_of_classes(
+    class_weight: Any, classes: NDArray[Any], mass: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The weight of each class: "balanced", or as a dict says; `mass` are sums of sample weights.
+
+    A class without any weighs 0 in "balanced", where scikit-learn divides by it.
+
+    Raises
+    ------
+    InputError
+        For a weight of a dict that is below 0, or no finite number.
+    """
+    if not isinstance(class_weight, str):
+        from sklearn.utils.class_weight import compute_class_weight  # not for ranks that read files
+
+        for name, weight in class_weight.items():
+            if not isinstance(weight, Real) or not 0 <= float(weight) < np.inf:
+                raise InputError(
+                    f"class_weight[{name!r}] is {weight!r}: weights are finite numbers, 0 or more"
+                )
+        return np.asarray(compute_class_weight(class_weight, classes=classes, y=classes), float)
+    found = np.zeros(len(classes))
+    np.divide(mass.sum(), len(classes) * mass, out=found, where=mass > 0)
+    return found
+
+
+def refuse_balanced(class_weight: Any) -> None:
+    """Refuse to count classes in ``partial_fit`` (InputError), which has a part of the samples."""
+    if class_weight == "balanced":
+        raise InputError(
+            "class_weight='balanced' cannot be told from a part of the samples, so not in "
+            "partial_fit; give class_weight a dict of what sklearn.utils.class_weight."
+            "compute_class_weight('balanced', classes=classes, y=y) finds on all, or many"
+        )
+
+
+def check_total(weight: float, those: str = "samples") -> None:
+    """Refuse weights of all samples together by which nothing can be divided (InputError)."""
+    if not weight > 0:
+        raise InputError(f"the weights of all {those} are 0: there is nothing to learn from")
+    if weight == np.inf:
+        raise InputError("the sum of the weights is too large for a float: divide them by a number")
