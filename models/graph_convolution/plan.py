@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from daskpart import data_models
 from daskpart._floor.kernels import working_clock
 from daskpart.collectives import Plan
+from daskpart.hypergraph import Hypergraph
 from daskpart.models.base.cutting import Cuts, told_of_cut, weighed_partition
 from daskpart.models.base.plan import (
     ALPHA_BETA,
@@ -47,6 +48,7 @@ PARTITIONERS: dict[str, tuple[str, dict[str, Any]]] = {
     "block": ("column-net-self-loops", {"method": "block"}),
     "stochastic": ("stochastic", {"objective": "connectivity"}),
 }
+WEIGHTS_ONLY = ("block", "random")  # methods that look at no net, so none need be built
 # what "auto" chooses from
 CUTS: dict[str, Any] = {
     "block": "block", "parsa": {"method": "parsa"}, "multilevel": "connectivity",
@@ -356,6 +358,8 @@ def vertex_partition(
     model: Any = name
     if name == "graph":
         model = data_models.graph(pattern, self_loops=True)
+    elif name == "column-net-self-loops" and given.get("method") in WEIGHTS_ONLY:
+        model = data_models.DataModel(_without_nets(pattern), name, pattern.shape, pattern.nnz)
     elif name == "column-net-self-loops":
         model = data_models.column_net_self_loops(pattern)
     elif name == "stochastic":
@@ -364,6 +368,14 @@ def vertex_partition(
     if isinstance(model, str):
         return make_partition(pattern, n_ranks, model=model, **options)
     return make_partition(model.with_row_work(row_work), n_ranks, **options)
+
+
+def _without_nets(pattern: Any) -> Hypergraph:
+    """Vertices as the nonzeros of their rows weigh, and nothing that they share."""
+    nothing, weights = np.zeros(0, np.int64), np.diff(pattern.indptr).astype(np.int64)
+    return Hypergraph(
+        len(weights), np.zeros(1, np.int64), nothing.astype(np.int32), weights, nothing
+    )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
