@@ -92,6 +92,11 @@ class GraphProblem(Problem):
             )
         return self._operators[key]
 
+    def let_go(self) -> None:
+        """Free what was made of the adjacency: ranks have theirs, and it can be made again."""
+        self._operators.clear()
+        self.__dict__.pop("pattern", None)
+
     # -- features ---
 
     def inputs(self, network: Network) -> Any:

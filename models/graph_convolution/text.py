@@ -162,6 +162,7 @@ def laid_out(comm: Communicator, plan: GCNPlan, problem: GraphProblem) -> tuple[
     graphs = cut_graph(
         problem.operator(network), members, halos[0], back, joined=network.joins_columns
     )
+    problem.let_go()  # else it would be here, beside the ranks', as long as the fit takes
     held = [
         comm.values([np.concatenate(pair) for pair in zip(members, halo, strict=True)])
         for halo in halos

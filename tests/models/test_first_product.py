@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -80,3 +83,18 @@ def test_columns_at_once(n_features, dtype, monkeypatch):
     # the second layer sends its outputs, of three classes
     assert at_once(20).n_columns_at_once == 64 // itemsize
     assert at_once(200, 100).n_columns_at_once == 100
+
+
+def test_once_ranks_have_their_rows_nothing_else_has_the_matrix():
+    estimator = model()
+    problem = estimator._problem(features(), labels(), {"graph": graph()}, 0)
+    network = estimator._network(problem, 0)
+    plan = plan_fit(problem, network, 3, partitioner="random", random_state=0)
+    made = [weakref.ref(each) for each in (problem.operator(network), problem.pattern)]
+    comm = communicator_for("local", 3)
+    kept = [laid_out(comm, plan, problem)]
+    gc.collect()
+    assert [each() for each in made] == [None, None]
+    kept.append(laid_out(comm, plan, problem))  # as where a worker was lost
+    one, again = (comm.gather(each[1]) for each in kept)
+    np.testing.assert_array_equal(one[0].graph.forward.local[2], again[0].graph.forward.local[2])
