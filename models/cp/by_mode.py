@@ -56,6 +56,8 @@ def ridge_modes(ridge: Any, dims: Sequence[str]) -> tuple[float, ...]:
     if isinstance(ridge, Mapping):
         amounts = [0.0] * len(dims)
         for mode, amount in ridge.items():
+            if isinstance(mode, str) and mode not in dims and mode.isdecimal():
+                mode = int(mode)  # settings of a fit are JSON, where a place is text
             amounts[place_of_mode(mode, dims, "ridge")] = amount
     else:
         amounts = list(ridge)

@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from daskpart._floor.checks import one_of
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.errors import InputError
+from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.labels import as_set
 
 from .als import product_of_grams
@@ -37,6 +38,8 @@ from .state import CPState
 from .steps import gram_of, solve_rows
 
 _FACTOR, _MODES = "factor_", "modes"
+# parameters that answers of a fitted model depend on
+_ANSWERED_BY = ("missing", "nonnegative", "ridge")
 
 
 class CPModel(TransformerMixin):
@@ -108,7 +111,7 @@ class CPModel(TransformerMixin):
             return float(values_at(state, positions_of(state, [indices]))[0])
         if isinstance(indices, np.ndarray | list | tuple | pd.DataFrame):
             return values_at(state, positions_of(state, indices))
-        tensor = as_tensor(indices, missing=self.missing)
+        tensor = as_tensor(indices, missing=self._as_fitted().missing)
         aligned = Aligned(state, tensor)
         values = values_at(state, np.stack([aligned.positions(m) for m in range(tensor.n_modes)]))
         held = LabelledTensor(tensor.coordinates, values, tensor.shape, tensor.dims, tensor.labels)
@@ -174,7 +177,7 @@ class CPModel(TransformerMixin):
             are all 0.
         """
         state = self._fitted()
-        if self.missing == "unknown":
+        if self._as_fitted().missing == "unknown":
             return Entries.of(X, state, y).fit(state)
         tensor = entries_of(X, y)
         aligned = Aligned(state, tensor)
@@ -211,7 +214,7 @@ class CPModel(TransformerMixin):
         InputError
             For another number of modes, an unknown mode, or indices that the model does not know.
         """
-        state, tensor = self._fitted(), entries_of(X, None, self.missing)
+        state, tensor = self._fitted(), entries_of(X, None, self._as_fitted().missing)
         place = place_of_mode(mode, state.dims)
         aligned = Aligned(state, tensor)
         rows = self._new_rows(aligned, place)
@@ -222,7 +225,7 @@ class CPModel(TransformerMixin):
 
     def _new_rows(self, aligned: Aligned, place: int) -> NDArray[np.float64]:
         """Rows of new slices along a mode, with the weights in them."""
-        state, tensor = self._fitted(), aligned.tensor
+        state, fitted, tensor = self._fitted(), self._as_fitted(), aligned.tensor
         coordinates = np.stack(
             [
                 aligned.index(m) if m == place else aligned.positions(m)
@@ -235,10 +238,10 @@ class CPModel(TransformerMixin):
         factors = [np.ascontiguousarray(factor, np.float64) for factor in state.factors]
         factors[place] = np.ones((shape[place], state.n_components))
         rows, ones = factors[place], np.ones(state.n_components)
-        nonnegative = nonnegative_modes(self.nonnegative, state.dims)[place]
-        ridge = ridge_modes(self.ridge, state.dims)[place]
+        nonnegative = nonnegative_modes(fitted.nonnegative, state.dims)[place]
+        ridge = ridge_modes(fitted.ridge, state.dims)[place]
         options: dict[str, Any] = {"nonnegative": nonnegative, "ridge": ridge, "n_sweeps": 200}
-        if self.missing == "unknown":
+        if fitted.missing == "unknown":
             entries = EntriesByRow.of(Nonzeros(coordinates, values), shape)
             solve_equations(entries.normal_equations(place, factors), rows, ones, **options)
             return rows
@@ -261,7 +264,7 @@ class CPModel(TransformerMixin):
             "fit": state.fit,
             "iterations": state.epoch,
         }
-        facts["missing"] = self.missing
+        facts["missing"] = self._as_fitted().missing
         return xr.Dataset(arrays, attrs=facts)
 
     @classmethod
@@ -301,6 +304,9 @@ class CPModel(TransformerMixin):
     def _fitted(self) -> CPState:
         check_is_fitted(self, "state_")
         return self.state_
+
+    def _as_fitted(self) -> Self:
+        return as_fitted(self, *_ANSWERED_BY)
 
 
 class Factors(list[Any]):

@@ -40,6 +40,7 @@ from daskpart._floor.checks import whole_number
 from daskpart._floor.tables import html_lines, readable
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.errors import InputError
+from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.session import client_for
 
 from .by_mode import place_of_mode
@@ -193,12 +194,13 @@ def core_consistency(X: Any, model: Any) -> float:
     float
         100: the data are made of these components. Below some 50: of fewer, or of others.
     """
-    tensor = as_tensor(X, missing=model.missing)
+    missing = as_fitted(model, "missing").missing
+    tensor = as_tensor(X, missing=missing)
     aligned = Aligned(model.state_, tensor)
     coordinates = np.stack([aligned.positions(mode) for mode in range(tensor.n_modes)])
     order = np.lexsort(coordinates[::-1])
     values = tensor.values[order].astype(np.float64)
-    return _core_consistency(coordinates[:, order], values, model.state_, model.missing)
+    return _core_consistency(coordinates[:, order], values, model.state_, missing)
 
 
 def factor_match_score(

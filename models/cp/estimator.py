@@ -288,7 +288,8 @@ class CPDecomposition(CPModel, DistributedEstimator):
         mode : int or str, optional
             The mode that grows, by place or by name. The rows of the new slices are solved for, and
             unless absent entries are unknown the other factors move with them, as if the old
-            nonzeros were there (online CP). In this process. `fit_` is NaN then, as it would
+            nonzeros were there (online CP), with `missing`, `nonnegative` and `ridge` of the fit.
+            In this process. `fit_` is NaN then, as it would
             need them (`score` gives it), and `history_` begins anew.
         validation, client
             As for `fit`; `validation` is refused with `mode`, as no iteration is done then. Nothing
@@ -321,12 +322,13 @@ class CPDecomposition(CPModel, DistributedEstimator):
         self._check_parameters()
         check_components(state, self.n_components)
         place = place_of_mode(mode, state.dims)
-        aligned = Aligned(state, entries_of(X, y, self.missing))
+        fitted = self._as_fitted()
+        aligned = Aligned(state, entries_of(X, y, fitted.missing))
         rows = self._new_rows(aligned, place)
         grown = with_new_rows(state, aligned, place, rows)
-        if self.missing == "zero":
-            signs = nonnegative_modes(self.nonnegative, state.dims)
-            ridge = ridge_modes(self.ridge, state.dims)
+        if fitted.missing == "zero":
+            signs = nonnegative_modes(fitted.nonnegative, state.dims)
+            ridge = ridge_modes(fitted.ridge, state.dims)
             grown = with_new_rows(
                 others_updated(state, aligned, place, rows, signs, ridge), aligned, place, rows
             )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
 import pytest
+import sparse
 from contract_models import EDGES, labelled, labelled_graph, ratings, samples
 
 import daskpart
+from daskpart.models.cp.diagnostics import core_consistency
 
 OF_RUN = {"n_ranks": 2, "transport": "local", "max_iter": 3}
 
@@ -53,7 +56,35 @@ def _implicit() -> Any:
     return model, lambda model: [model.transform(X)]
 
 
+def _cp(**options: Any) -> Any:
+    tensor = sparse.random((8, 7, 9), 0.4, random_state=0)
+    fitted = daskpart.CPDecomposition(2, **options, **OF_RUN).fit(tensor[:, :, :6])
+    new = tensor[:, :, 6:]
+
+    def ask(model: Any) -> list[Any]:
+        grown = copy(model).partial_fit(new, mode=2)
+        return [
+            *(model.transform(new, mode=2), model.score(tensor[:, :, :6])),
+            *(core_consistency(tensor[:, :, :6], model), model.to_dataset().attrs["missing"]),
+            *grown.state_.factors,
+        ]
+
+    return fitted, ask
+
+
+def _cp_with_ridges() -> Any:
+    return _cp(ridge={0: 0.5, 2: 2.0}, nonnegative=[0, 2])
+
+
+def _cp_of_known_entries() -> Any:
+    return _cp(missing="unknown", ridge=1e-3)
+
+
 CASES = [
+    *[(_cp, {name: value}) for name, value in
+      {"ridge": 5.0, "nonnegative": True, "missing": "unknown"}.items()],
+    (_cp_with_ridges, {"ridge": 0.0, "nonnegative": False}),
+    (_cp_of_known_entries, {"missing": "zero"}),
     *[(_graph, {"activation": "tanh"}), (_graph, {"hidden": ()}), (_graph, {"layer": "sage"})],
     (_graph, {"symmetrize": True}),
     (_gat, {"layer_options": {"heads": 2, "negative_slope": 0.9}}),
