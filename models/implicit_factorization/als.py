@@ -15,6 +15,7 @@ Source: Hu, Koren, Volinsky, "Collaborative Filtering for Implicit Feedback Data
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ SIDES = ("user", "item")
 SWEEPS = 4  # of coordinate descent: the next iteration goes on from there
 # what takes a row as long as F events, as a share; in round figures of one CPU
 _ROW_SHARES = {"cg": 1 / 4, "subspace": 1 / 2, "cholesky": 1}
+LARGE = 2.0**24  # a confidence by which float32 rounds off that of what is not stored, 1
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Solve:
         fixed = (events.pointer, events.columns, events.weights, other)
         ridge = (self.regularization, self.exponent)
         if self.solver == "cg":
-            return solve_by_gradients(*fixed, gram.astype(np.float32), *ridge, self.n_steps, rows)
+            return self._by_gradients(events, other, gram, rows)
         if self.solver == "subspace":
             single = gram.astype(np.float32)
             found = solve_by_blocks(*fixed, single, *ridge, self.block_size, rows)
@@ -84,11 +86,43 @@ class Solve:
             found = solve_exactly(*fixed, gram, *ridge, self.n_sweeps, rows)
         singular = np.flatnonzero(np.isnan(rows[: events.n_owned, 0]))
         if singular.size:  # to the rounding of float32: λ is weak, or the confidences are far apart
-            some = events.of_rows(singular)
-            solved = np.empty((singular.size, rows.shape[1]))
-            exact = (some.pointer, some.columns, some.weights, other.astype(np.float64), gram)
-            found += solve_exactly(*exact, *ridge, 0, solved)
-            rows[singular] = solved
+            found += self._in_double(events, singular, other, gram, rows)
+        return found
+
+    def _by_gradients(
+        self, events: Events, other: NDArray[Any], gram: NDArray[np.float64], rows: NDArray[Any]
+    ) -> float:
+        """Conjugate gradients; but rows of large confidences exactly.
+
+        Of theirs the steps are rounding alone from some 10⁹ on, and overflow from 10¹⁰ on.
+        """
+        large = events.large
+        if large.size:
+            begun, others = rows, np.setdiff1d(np.arange(events.n_owned), large)
+            every, events, rows = events, events.of_rows(others), begun[others]
+        found: float = solve_by_gradients(
+            events.pointer, events.columns, events.weights, other, gram.astype(np.float32),
+            self.regularization, self.exponent, self.n_steps, rows,
+        )  # fmt: skip
+        if large.size:
+            begun[others] = rows
+            found += self._in_double(every, large, other, gram, begun)
+        return found
+
+    def _in_double(
+        self,
+        events: Events,
+        chosen: NDArray[np.intp],
+        other: NDArray[Any],
+        gram: NDArray[np.float64],
+        rows: NDArray[Any],
+    ) -> float:
+        """Solve some rows exactly in float64, in place; returns their part of the objective."""
+        some = events.of_rows(chosen)
+        solved = np.empty((chosen.size, rows.shape[1]))
+        exact = (some.pointer, some.columns, some.weights, other.astype(np.float64), gram)
+        found: float = solve_exactly(*exact, self.regularization, self.exponent, 0, solved)
+        rows[chosen] = solved
         return found
 
 
@@ -108,6 +142,12 @@ class Events:
     pointer: NDArray[np.int64]
     columns: NDArray[np.int32]
     weights: NDArray[np.float32]
+
+    @cached_property
+    def large(self) -> NDArray[np.intp]:
+        """Rows with an event from `LARGE` on."""
+        at = np.flatnonzero(self.weights >= LARGE)
+        return np.unique(np.searchsorted(self.pointer, at, side="right") - 1)
 
     def of_rows(self, rows: NDArray[np.intp]) -> Events:
         """The events of some rows."""

@@ -66,14 +66,16 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
     alpha : float, default=1.0
         α, what an event adds to the confidence.
     regularization : float, default=0.01
-        λ, weight of the squared norms of the factors.
+        λ, weight of the squared norms of the factors. 0 needs, but with solver="cg", no more
+        components than users and items that have events.
     frequency_exponent : float, default=0.0
         ν; the λ of a row is regularization · (its events)^ν. 0: the same for all; 1: as much as in
         a sum over events.
     solver : {"cg", "cholesky", "subspace"}, default="cg"
         How a row is solved: `cg_steps` of conjugate gradients from the row as it was; exactly; or
         exactly in one block of `block_size` components after the other, from the row as it was
-        (iALS++), for more than some 100 components.
+        (iALS++), for more than some 100 components. "cg" solves rows with an α · count from 2²⁴ on
+        exactly, in float64.
     cg_steps : int, default=3
         Steps of "cg" for each row and iteration.
     block_size : int, default=64
@@ -286,7 +288,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         """Take in the users and items of `matrix` behind those of the fit."""
         check_components(self.state_, self.n_components)
         self.state_, self.new_rows_distance_ = grown(
-            self.state_.unwatched(self.state_.watched_behind), matrix, self._exact_rows
+            self.state_.unwatched(self.state_.watched_behind), matrix, self._as_fitted()._exact_rows
         )
         self.seen_ = seen_pattern(matrix, self.seen_)
         self.n_features_in_ = matrix.shape[1]
@@ -328,7 +330,22 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         return events
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Ratings:
-        return self._held_out(Ratings(self._events(X)), data, random_state, events=True)
+        problem = self._held_out(Ratings(self._events(X)), data, random_state, events=True)
+        if not self.regularization and self.solver != "cg" and not self.nonnegative:
+            self._refuse_singular(problem.matrix)
+        return problem
+
+    def _refuse_singular(self, events: LabelledMatrix) -> None:
+        """Refuse more components than rows of a side span, where no penalty chooses among them."""
+        for side, positions in (("users", events.rows), ("items", events.columns)):
+            n_there = int(np.count_nonzero(np.bincount(positions)))
+            if self.n_components > n_there:
+                raise InputError(
+                    f"regularization=0 and n_components={self.n_components}, while {n_there} "
+                    f"{side} have events: the equations of a row are singular, many solutions are "
+                    "as good. Give regularization above 0, fewer components, or solver='cg', which "
+                    "goes to one of them"
+                )
 
     def _evaluation(self, problem: Ratings) -> Any:
         return None if problem.validation is None else ndcg_of_events(problem)
@@ -402,9 +419,11 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
     def _solve(self, matrix: LabelledMatrix, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows of new users, solved exactly; no biases."""
         items = self._fitted().item_factors
-        fitted = as_fitted(self, "alpha", "regularization", "frequency_exponent", "nonnegative")
-        rows = fitted._exact_rows(matrix.row_pointer(), columns, matrix.values, items)
+        rows = self._as_fitted()._exact_rows(matrix.row_pointer(), columns, matrix.values, items)
         return rows, np.zeros(len(rows), np.float32)
+
+    def _as_fitted(self) -> Self:
+        return as_fitted(self, "alpha", "regularization", "frequency_exponent", "nonnegative")
 
     def _exact_rows(
         self, pointer: np.ndarray, columns: np.ndarray, values: np.ndarray, other: np.ndarray

@@ -249,6 +249,17 @@ def test_partial_fit_takes_new_users_and_items(options):
     assert len(unseen) == 3 and np.isfinite(unseen["score"]).all()
 
 
+def test_new_users_are_taken_in_as_the_known_ones_were_fitted():
+    """Parameters that are set behind a fit are of the next one."""
+    table = pd.DataFrame({"user": [0, 0, 1, 2, 2, 3], "item": [0, 1, 2, 0, 2, 1]})
+    new = pd.DataFrame({"user": [9, 9], "item": [1, 2]})
+    rows = []
+    for changed in ({}, {"alpha": 30.0, "regularization": 5.0, "frequency_exponent": 1.0}):
+        fitted = model(regularization=0.1).fit(table).set_params(**changed)
+        rows.append(fitted.partial_fit(new).state_.user_factors)
+    np.testing.assert_array_equal(*rows)
+
+
 def test_a_user_without_events_gets_no_list():
     X = counts()
     fitted = model().fit(X)
@@ -433,7 +444,24 @@ def test_bad_events():
 def test_singular_equations_say_so():
     X = scipy.sparse.csr_array(np.eye(4, dtype=np.float32))
     with pytest.raises(DivergenceError, match="Raise regularization"):
-        model(n_ranks=1, solver="cholesky", regularization=0.0).fit(X)
+        model(n_ranks=1, solver="cholesky", regularization=1e-30).fit(X)
+
+
+@pytest.mark.parametrize("solver", ["cholesky", "subspace"])
+def test_without_a_penalty_components_may_not_be_more_than_users_or_items(solver):
+    """It is said before anything is computed; 5 components, of 5 items one without events."""
+    X = scipy.sparse.csr_array(np.eye(30, 5, dtype=np.float32) + np.eye(30, 5, k=-2))
+    fit = {"n_ranks": 1, "solver": solver, "regularization": 0.0}
+    assert model(**fit).fit(X).state_.is_finite()
+    X = X.tolil()
+    X[:, 3] = 0
+    for few, side in ((X.tocsr(), "items"), (X.T.tocsr(), "users")):
+        with pytest.raises(
+            InputError, match=f"regularization=0 .* 4 {side} have events.*solver='cg'"
+        ):
+            model(**fit).plan(few)
+        found = model(**fit | {"solver": "cg", "max_iter": 20}).fit(few)
+        assert found.state_.is_finite() and found.history_.loss.iloc[-1] < 0.01
 
 
 @pytest.mark.parametrize("solver", ["cholesky", "subspace"])
@@ -460,6 +488,51 @@ def test_counts_far_apart_are_solved_exactly_or_said():
         model(solver="cholesky").fit(X)
     with pytest.raises(InputError, match=r"goes up to 1e\+40, beyond the range of float32"):
         model(alpha=1e10).fit(X)
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3])
+def test_gradients_bear_large_counts_or_say_so(n_ranks):
+    """From 10⁹ on steps of conjugate gradients are rounding alone, and overflow from 10¹⁰ on."""
+    X = counts()
+    X.data[::3] = 1e10
+    fitted = model(n_ranks=n_ranks, max_iter=8).fit(X)
+    loss, W, H = fitted.history_.loss, *factors_of(fitted)
+    assert loss.is_monotonic_decreasing and loss.iloc[-1] < 0.7 * loss.iloc[0]
+    wanted = objective(X.toarray().astype(float), W, H, 1.0, 0.01, 0.0)
+    assert loss.iloc[-1] * X.nnz == pytest.approx(wanted, rel=1e-5)
+    X.data[::3] = 1e30
+    with pytest.raises(DivergenceError, match=r"iteration 1: .* counts are too far apart"):
+        model(n_ranks=n_ranks).fit(X)
+
+
+def test_rows_without_large_counts_are_solved_by_gradients_as_ever():
+    X = counts()
+    one, other = (events_of(X, row, 1e10) for row in (None, 4))
+    random, gram = np.random.default_rng(0), np.zeros((5, 5))
+    H = random.normal(size=(40, 5)).astype(np.float32)
+    gram_of(H, 40, gram)
+    begun = random.normal(size=(60, 5)).astype(np.float32)
+    rows = [begun.copy(), begun.copy()]
+    for each, found in zip((one, other), rows, strict=True):
+        Solve("cg", 3, 5, 0.1, 0.0, 0)(each, H, gram, found)
+    same = np.arange(60) != 4
+    np.testing.assert_array_equal(rows[0][same], rows[1][same])
+    dense = X.toarray().astype(float)
+    dense[4, X.indices[X.indptr[4]]] = 1e10
+    wanted = exact_rows(dense, H.astype(float), 1.0, 0.1, 0.0)
+    np.testing.assert_allclose(rows[1][4], wanted[4], rtol=1e-5)
+
+
+def factors_of(fitted):
+    return [getattr(fitted.state_, f"{side}_factors").astype(float) for side in ("user", "item")]
+
+
+def events_of(X, row, largest):
+    """Users of a matrix as `Events`; the first event of a row is made large."""
+    weights = X.data.astype(np.float32)
+    if row is not None:
+        weights[X.indptr[row]] = largest
+    return Events(X.indptr.astype(np.int64), X.indices.astype(np.int32), weights)
 
 
 def test_new_rows_without_a_penalty_are_of_least_norm():
