@@ -26,6 +26,7 @@ from daskpart.models.optimisation.schedules import SCHEDULES, schedule_of
 from daskpart.models.samples.estimator import SampleModel
 from daskpart.models.samples.plan import SamplesPlan
 
+from .memory import passing_bytes
 from .network import Network
 from .sgd import Training
 from .state import MLPState
@@ -212,12 +213,21 @@ class Perceptron(SampleModel):
         )
         network, slots = self._network_of(problem), OPTIMIZERS[self.optimizer].slots
         size = np.dtype(network.dtype).itemsize * sum(network.sizes())
+        batch = min(int(self.batch_size) * n_ranks, problem.n_samples) / n_ranks
         return SamplesPlan(
             n_ranks=n_ranks,
             partitioner="shuffle" if self.shuffle else "cyclic",
             members=members,
             weight_bytes=size * (1 + len(slots) + (self.top_k is not None)),
             row_bytes=problem.bytes_of(members),
+            passing_bytes=passing_bytes(
+                network,
+                n_ranks,
+                entries_a_batch=batch * problem.n_stored / problem.n_samples,
+                optimizer=self.optimizer,
+                n_slots=len(slots),
+                has_top_k=self.top_k is not None,
+            ),
             on_disk=problem.on_disk,
         )
 
@@ -274,6 +284,7 @@ class Perceptron(SampleModel):
             schedule=schedule_of(self.learning_rate, float(self.eta0), power=float(self.power_t)),
             optimizer=optimizer_of(self.optimizer, weight_decay=(float(self.alpha), 0.0)),
             aggregators=self._aggregators(network, plan.random_state),
+            passing=tuple(plan.passing_bytes.tolist()),
             sizes=plan.sizes,
             batch_size=int(self.batch_size),
             block=problem.steps_of_block(int(self.batch_size)),

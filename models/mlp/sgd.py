@@ -51,6 +51,8 @@ class Training(Batches):
         Of one layer: its matrix, with the decay α, and its bias.
     aggregators : tuple of Aggregator
         One a layer.
+    passing : tuple of int
+        Bytes of each rank that come and go; see `memory`.
     """
 
     network: Network
@@ -58,6 +60,7 @@ class Training(Batches):
     schedule: Schedule
     optimizer: Optimizer
     aggregators: tuple[Aggregator, ...]
+    passing: tuple[int, ...]
 
     @property
     def n_terms(self) -> int:
@@ -180,7 +183,7 @@ def begin(
         for layer in range(fit.network.n_layers)
     ]
     model, *feedback = comm.settle(model, *feedback)
-    held = comm.fold(comm.map(bytes_held, model, inputs), list).result()
+    held = comm.fold(comm.map(bytes_held, model, inputs, *feedback, fit=fit), list).result()
     return model, feedback, held
 
 
@@ -290,9 +293,10 @@ def first_feedback(part: Part, inputs: Any, *, layer: int, fit: Training) -> Fee
     return Feedback(residual, inputs.rank, int(part["steps"]))
 
 
-def bytes_held(model: RankModel, inputs: Any) -> int:
-    """Of a rank."""
-    return model.nbytes + inputs.nbytes
+def bytes_held(model: RankModel, inputs: Any, *feedback: Feedback, fit: Training) -> int:
+    """What stays on a rank, and what passes meanwhile."""
+    residuals = sum(each.residual.nbytes for each in feedback)
+    return model.nbytes + inputs.nbytes + residuals + fit.passing[feedback[0].rank]
 
 
 def begin_epoch(model: RankModel, *, number: int, fit: Training) -> RankModel:

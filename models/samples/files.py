@@ -80,6 +80,11 @@ class FileSamples(Samples):
         """Whether a sample has several targets: a line has one label."""
         return False
 
+    @property
+    def n_stored(self) -> int:
+        """Stored values, as the survey counted them."""
+        return self.file.nnz
+
     def fingerprint(self) -> str:
         """Shape, and checksums of the text."""
         return self.file.fingerprint()

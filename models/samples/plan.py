@@ -48,6 +48,8 @@ class SamplesPlan(FitPlan):
         That each rank holds besides its samples.
     row_bytes : int64 ndarray of shape (n_ranks,)
         Of its samples; zeros where that is not known beforehand.
+    passing_bytes : int64 ndarray of shape (n_ranks,), or None
+        That come and go beside those.
     touched : int64 ndarray of shape (n_ranks,), or None
         Distinct features of each rank's rows, where rows were placed by them.
     shards : int32 ndarray of shape (n_features + 1,), or None
@@ -62,6 +64,7 @@ class SamplesPlan(FitPlan):
     members: list[NDArray[np.int64]] = field(repr=False)
     weight_bytes: int = 0
     row_bytes: NDArray[np.int64] = field(repr=False)
+    passing_bytes: NDArray[np.int64] | None = field(default=None, repr=False)
     touched: NDArray[np.int64] | None = field(default=None, repr=False)
     shards: NDArray[np.int32] | None = field(default=None, repr=False)
     on_disk: str = ""
@@ -79,7 +82,10 @@ class SamplesPlan(FitPlan):
     def memory(self) -> dict[str, NDArray[np.int64]]:
         """Bytes that each rank will hold."""
         weights = np.full(self.n_ranks, self.weight_bytes, np.int64)
-        return {"samples": self.row_bytes, "weights": weights}
+        held = {"samples": self.row_bytes, "weights": weights}
+        if self.passing_bytes is not None:
+            held["gradients, or the state on its way"] = self.passing_bytes
+        return held
 
     def report(self) -> SamplesPlanReport:
         """What is known of a step before it."""

@@ -75,6 +75,11 @@ class Samples(Problem):
     def _values(self) -> Any:
         return self.X
 
+    @property
+    def n_stored(self) -> int:
+        """Stored values; where that is not known beforehand all that there can be."""
+        return int(self.X.nnz)
+
     def outputs(self, of_rows: Callable[[Any], NDArray[Any]]) -> NDArray[np.float64]:
         """What a model answers for all samples: ``of_rows(rows)`` of shape (n_rows, n_outputs)."""
         return np.asarray(of_rows(self.X))
@@ -128,6 +133,11 @@ class LazySamples(Samples):
         """Name of the array, and a digest of targets and weights."""
         digest = tokenize(self.X.name, self.target, self.weight, self.classes)
         return f"{self.n_samples} × {self.n_features}, {digest[:16]}"
+
+    @property
+    def n_stored(self) -> int:
+        """All, as nothing is known before the chunks are read."""
+        return self.n_samples * self.n_features
 
     def outputs(self, of_rows: Callable[[Any], NDArray[Any]]) -> NDArray[np.float64]:
         """The same, computed on the chunks of the samples."""
