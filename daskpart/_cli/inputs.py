@@ -246,7 +246,7 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
 
     A column of CSV is of numbers where all that is written in it are some. 007 is none, it would
     become 7, and where others are text NA is a country. All may stay text, too, as it is written,
-    and in Parquet whole numbers where some are missing.
+    and in Parquet whole numbers where some are missing. Blanks around text are left out.
 
     Raises
     ------
@@ -260,9 +260,10 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
         if path.endswith((".parquet", ".pq")):
             kept: Any = {"dtype_backend": "numpy_nullable"} if as_written else {}
             with needs_pyarrow("reading parquet"):
-                return pd.read_parquet(path, **kept)
-        table = cells_of(path, source, sep=_separator(path))
-        return table if as_written else table.apply(as_numbers)
+                return pd.read_parquet(path, **kept).apply(_without_blanks)
+        mark = _separator(path)
+        table = cells_of(path, source, sep=mark, skipinitialspace=mark != " ")
+        return table.apply(_without_blanks if as_written else as_numbers)
     except FileNotFoundError:
         raise InputError(f"{source}: no such file") from None
     except InputError:
@@ -313,8 +314,19 @@ def as_numbers(column: pd.Series) -> pd.Series:
     if numbers.dtype.kind == "f":
         changed |= text.str.fullmatch(r"[+-]?\d{16,}")
     if absent.all() or changed.any() or not numbers[~absent].notna().all():
-        return column.mask(column == "")
+        words = _without_blanks(column)
+        return words.mask(words == "")
     return numbers
+
+
+def _without_blanks(column: pd.Series) -> pd.Series:
+    """Text without blanks around it, as the readers have it; another column as it is."""
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(column.cat.categories.dtype)
+    is_text = pd.api.types.infer_dtype(column, skipna=True) == "string"
+    return column.str.strip(" ") if is_text else column
 
 
 def _values_of(column: pd.Series, source: str) -> Any:

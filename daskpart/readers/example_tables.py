@@ -261,12 +261,13 @@ def _numbers(frame: Any, name: str, path: str, group: int) -> np.ndarray:
 
 
 def _texts(frame: Any, name: str, path: str, group: int) -> np.ndarray:
-    """A column of labels as text (ReadError for one that is missing)."""
+    """A column of labels as text, stripped as those of CSV (ReadError for one that is missing)."""
     column = frame[name]
-    missing = column.isna().to_numpy()
+    labels = np.char.strip(column.to_numpy(dtype=str))
+    missing = column.isna().to_numpy() | (labels == "")
     if missing.any():
         raise ReadError(
             f"{path}, row group {group}, row {int(np.argmax(missing))}: there is no label in "
             f"column {name!r}; leave out rows without one"
         )
-    return column.to_numpy(dtype=str)
+    return labels

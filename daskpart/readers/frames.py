@@ -146,7 +146,6 @@ def read_table_relation(
                     f"{'' if is_number(found) else ABOUT_TEXT_IDS}"
                 )
         _refuse_lines(written, delimiter or " ", what, f"{path}, line", n_before + 1)
-        frame[position] = written.str.rstrip(" ")  # as in numbers; those before it went already
     return _from_frame(frame, relation, dialect.columns, dtype, path, n_before + 1, repeats)
 
 
@@ -214,6 +213,18 @@ def _as_labels(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return text, text != ""
 
 
+def _factorized(side: pandas.Series) -> tuple[np.ndarray, Any]:
+    """The number of each id, and all ids in order; blanks around text are none of its own."""
+    code, found = pandas.factorize(side, sort=True)
+    if found.dtype.kind in "biuf":
+        return code, found
+    stripped = [each.strip(" ") if isinstance(each, str) else each for each in found]
+    if stripped == [*found]:
+        return code, found
+    again, ids = pandas.factorize(np.array(stripped, object), sort=True)
+    return np.append(again, -1)[code], ids  # the code of an absent id is -1, the last place
+
+
 def _from_frame(
     frame: pandas.DataFrame,
     relation: Relation,
@@ -240,7 +251,7 @@ def _from_frame(
         sides = [pandas.concat(sides, ignore_index=True)]
     for what, side in zip(relation.ids, sides, strict=False):
         try:
-            code, found = pandas.factorize(side, sort=True)
+            code, found = _factorized(side)
         except TypeError as error:  # lists in a parquet file
             raise ReadError(
                 f"{path}: a {what} is a number or text; found {shown(side.iloc[0])} ({error})"

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import daskpart
+from daskpart._cli.inputs import read_table
 from daskpart._cli.samples import check_samples
 from daskpart.errors import InputError, ReadError
 from daskpart.readers import survey
@@ -346,3 +347,51 @@ def test_a_parquet_file_that_changes_meanwhile(tmp_path: Path, labels) -> None:
             file.pieces(3).compute()
     others[0].to_parquet(path, row_group_size=2)
     assert survey(path, label="y").fingerprint() != file.fingerprint()
+
+
+def blank(label: str, at: int) -> str:
+    """A text with blanks on one side, on both, or on none."""
+    return [label, f" {label}", f"{label} ", f"  {label} "][at % 4]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_blanks_around_text_are_none_of_its_own(suffix: str, tmp_path: Path) -> None:
+    """Of labels of examples, of users and items, and in tables of the command line; also inside."""
+    kinds, users = ["low end", "high"] * 3, ["b", "a c", "a"] * 2
+    table = pandas.DataFrame({
+        "user": [blank(user, at) for at, user in enumerate(users)],
+        "kind": [blank(kind, at + 1) for at, kind in enumerate(kinds)],
+        "value": np.arange(1, 7),
+    })  # fmt: skip
+    path = tmp_path / f"x.{suffix}"
+
+    def write(found: pandas.DataFrame) -> None:
+        if suffix == "csv":
+            found.to_csv(path, index=False)
+        else:
+            found.to_parquet(path)
+
+    for made in (table, table.astype({"user": "category", "kind": "category"})):
+        write(made)
+        ratings = daskpart.read(path, columns=("user", "kind", "value"))
+        assert ratings["user"].values.tolist() == ["a", "a c", "b"]
+        assert ratings["item"].values.tolist() == ["high", "low end"]
+        assert ratings.data.sum() == table["value"].sum()
+        for as_written in (False, True):
+            found = read_table(path, as_written)
+            assert found["user"].tolist() == users and found["kind"].tolist() == kinds
+        write(made.drop(columns="user"))
+        file = survey(path, label="kind")
+        assert file.labels.tolist() == ["high", "low end"]
+        assert file.label_counts.tolist() == [3, 3]
+
+
+def test_a_label_of_parquet_that_is_blank_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pandas.DataFrame({"kind": ["a", "  ", "b"], "value": [1, 2, 3]}).to_parquet(path)
+    with pytest.raises(ReadError, match="row group 0, row 1: there is no label in column 'kind'"):
+        survey(path, label="kind")
+    frame = pandas.DataFrame({"user": ["a", "  "], "item": [1, 2], "rating": [1, 2]})
+    frame.to_parquet(path)
+    with pytest.raises(ReadError, match="row 1: no usable user id, found"):
+        daskpart.read(path)
