@@ -10,6 +10,7 @@ All wait `delay` seconds before the first sign, so that short fits stay quiet.
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 import time
@@ -21,6 +22,7 @@ from typing import Any, TextIO
 from daskpart._floor.tables import fixed
 
 _LEAST, _VAST = 1e-3, 1e9
+_BAR = 36  # columns
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,15 @@ class Bar(Display):
             self._move()
             self._shown = True
 
+    def _fitting(self, others: int, n_columns: int) -> tuple[int, str]:
+        """Columns for the bar, and the words as far as they go into one line of the terminal.
+
+        The bar gives way first. `others` are the columns of what else is in the line, but for how
+        many epochs are done.
+        """
+        room = max(n_columns - others - 1 - 2 * len(str(self.last_epoch)), 0)
+        return min(max(room - len(self.words), 1), _BAR), self.words[: max(room - 1, 0)]
+
     def _show(self) -> None:
         raise NotImplementedError
 
@@ -168,14 +179,17 @@ class RichBar(Bar):
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
         from rich.progress import TimeElapsedColumn as Elapsed
 
-        columns = (TextColumn("fit"), BarColumn(), MofNCompleteColumn(), Elapsed())
-        words = TextColumn("{task.fields[words]}")
-        self._progress = Progress(*columns, words, console=self._console)
+        self._bar, words = BarColumn(), TextColumn("{task.fields[words]}", markup=False)
+        columns = (TextColumn("fit"), self._bar, MofNCompleteColumn(), Elapsed(), words)
+        self._progress = Progress(*columns, console=self._console)
         self._task = self._progress.add_task("fit", total=self.last_epoch, words="")
+        self._move()
         self._progress.start()
 
     def _move(self) -> None:
-        self._progress.update(self._task, completed=self.epoch, words=self.words)
+        others = len("fit   0:00:00 ")
+        self._bar.bar_width, words = self._fitting(others, self._console.width)
+        self._progress.update(self._task, completed=self.epoch, words=words)
 
     def _leave(self) -> None:
         self._progress.stop()
@@ -189,12 +203,17 @@ class ClickBar(Bar):
 
         self._bar: Any = click.progressbar(
             length=self.last_epoch, label="fit", show_pos=True, show_percent=False, file=self.file,
-            item_show_func=lambda words: words,
+            width=self._width()[0], item_show_func=lambda words: words,
         )  # fmt: skip
         self._bar.__enter__()
 
     def _move(self) -> None:
-        self._bar.update(self.epoch - self._bar.pos, self.words)
+        self._bar.width, words = self._width()
+        self._bar.update(self.epoch - self._bar.pos, words)
+
+    def _width(self) -> tuple[int, str]:
+        # what fills the last column goes on in the next line
+        return self._fitting(len("fit  []  00:00:00    "), shutil.get_terminal_size().columns - 1)
 
     def _leave(self) -> None:
         self._bar.render_finish()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
 import time
 from pathlib import Path
 
@@ -307,6 +308,24 @@ def test_a_bar_on_a_terminal(monkeypatch, rich_installed):
     Toy(max_iter=3, seconds=0.05, own=[shown]).fit()
     assert "3/3" in file.getvalue() and "0.1250" in file.getvalue()
     assert "fit" in file.getvalue()
+
+
+@pytest.mark.parametrize("n_columns", [100, 64, 40, 25])
+@pytest.mark.parametrize("rich_installed", [True, False])
+def test_a_bar_takes_one_line_of_a_narrow_terminal(monkeypatch, rich_installed, n_columns):
+    """The bar gives way, then the words; how many epochs are done is seen always."""
+    if rich_installed:
+        pytest.importorskip("rich")
+    else:
+        monkeypatch.setattr(progress, "_rich_console", lambda stream: None)
+    monkeypatch.setenv("COLUMNS", str(n_columns))
+    monkeypatch.setenv("TERM", "xterm")
+    file = Terminal()
+    Toy(max_iter=12, seconds=0.02, own=[TrainingProgress(delay=0.01, file=file)]).fit()
+    lines = re.split(r"[\r\n]", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", file.getvalue()))
+    assert max(map(len, lines)) <= n_columns
+    last = [line for line in lines if line.strip()][-1]
+    assert "12/12" in last and ("validation" in last) == (n_columns >= 64)
 
 
 @pytest.mark.parametrize(
