@@ -153,7 +153,7 @@ def section(rows: list[list]) -> str:
     )
     return (
         "From plans, with no run. P2P is Algorithm 1 on a medium-grain cut, EMB is Algorithm 2 "
-        "(aware embedding), HP cuts are medium-grain or hypercube ones, "
+        "(aware embedding), HP cuts are medium-grain or hypercube ones of equal nonzeros, "
         f"R = {COMPONENTS}; time is of the messages of an iteration at "
         f"α = {ALPHA_BETA[0]:g} s, β = {ALPHA_BETA[1]:g} s a byte, all allreduces included.\n\n"
         f"{told}"
