@@ -356,7 +356,7 @@ def sparse_triples(data: Any) -> tuple[Any, Any, Any, tuple[int, ...]]:
             "scipy.sparse.coo_array(array); if its lines are (user, item, rating), give "
             "array.tolist()"
         )
-    if getattr(getattr(data, "index", None), "nlevels", 1) == 2:  # a Series
+    if is_a(data, "pandas", "Series") and data.index.nlevels == 2:
         raise InputError("users and items in the index are not read: give X.reset_index()")
     raise InputError(not_read(data, "sparse matrix", _ACCEPTED))
 

@@ -407,7 +407,7 @@ def block_entries(data: Any) -> Entries:
             "what is not zero; where missing cells are NaN, cells = numpy.nonzero(~numpy.isnan("
             "array)) and sparse.COO(cells, array[cells], shape=array.shape) keep the others"
         )
-    if getattr(getattr(data, "index", None), "nlevels", 1) > 1:  # a Series
+    if is_a(data, "pandas", "Series") and data.index.nlevels > 1:
         raise InputError("modes in the index are not read: give X.reset_index()")
     raise InputError(not_read(data, "sparse tensor", _ACCEPTED))
 

@@ -334,7 +334,8 @@ def given_partition(
         return Partition(assignment, n_ranks, weights(), {})
     if n_vertices < n_ranks:
         raise InputError(
-            f"{n_ranks} ranks need as many {what} to share out; there are {n_vertices}"
+            f"{n_ranks} ranks need as many {what} to share out; there are {n_vertices}: take "
+            "fewer ranks (n_ranks)"
         )
     return None
 

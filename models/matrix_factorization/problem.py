@@ -70,7 +70,7 @@ class Ratings(Problem):
         InputError
             For events that count 0 or less, and weights that do not fit.
         """
-        lazy = is_lazy(X) and hasattr(X, "chunks")  # no frame, and no bag
+        lazy = is_lazy(X) and isinstance(getattr(X, "chunks", None), tuple)  # no frame, and no bag
         if lazy and sample_weight is not None:
             raise InputError("sample_weight needs ratings in memory")
         if lazy:

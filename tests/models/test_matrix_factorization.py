@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from types import SimpleNamespace
 
+import dask
 import numpy as np
 import pandas as pd
 import pytest
@@ -370,7 +371,7 @@ def test_eta_beyond_k_is_clipped_with_a_warning(ratings):
         ({"random_state": "drawn"}, "'random_state'.* Got 'drawn'"),
         ({"patience": 3}, "patience needs validation"),
         ({"resume": True}, "resume=True needs checkpoint_path"),
-        ({"n_ranks": 81}, "81 ranks need as many rows"),
+        ({"n_ranks": 81}, "81 ranks need as many rows .*: take fewer ranks"),
     ],
 )
 def test_bad_parameters(ratings, changes, message):
@@ -390,6 +391,8 @@ def test_bad_ratings(ratings):
         model(n_ranks=1).fit(scipy.sparse.coo_array((3, 3)))
     with pytest.raises(InputError):
         model(n_ranks=1).fit(np.ones((3, 3)))
+    with pytest.raises(InputError, match=r"cannot read a Delayed.*; give its compute\(\)"):
+        model(n_ranks=1).fit(dask.delayed(ratings))
 
 
 def test_a_rank_without_rows(ratings):
