@@ -51,6 +51,24 @@ def is_lazy(X: Any) -> bool:
     return hasattr(inner, "__dask_graph__") and inner.__dask_graph__() is not None
 
 
+def refuse_times(X: Any) -> None:
+    """Refuse features that are dates or durations (InputError).
+
+    NumPy makes numbers of them, such as microseconds since 1970, which drown all other features.
+    """
+    if hasattr(X, "iloc"):
+        named = zip(getattr(X, "columns", ()), getattr(X, "dtypes", ()), strict=False)
+        times = [(f"column {name!r} of X", kind) for name, kind in named if kind.kind in "mM"]
+    else:
+        kind = getattr(X, "dtype", None)
+        times = [("X", kind)] if getattr(kind, "kind", "") in ("m", "M") else []
+    for what, kind in times:
+        raise InputError(
+            f"{what} holds times ({kind}): features are numbers; give what matters of them, such "
+            "as the hour, the day of the week or days since a date, or leave it out"
+        )
+
+
 def refused(error: ValueError, X: Any, y: Any = None) -> InputError:
     """What scikit-learn refused, as an error of ours that says where it is.
 

@@ -26,7 +26,7 @@ from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.plan import FitPlan, check_partitioner
-from daskpart.models.base.problem import refused
+from daskpart.models.base.problem import refuse_times, refused
 from daskpart.models.base.session import client_for
 from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
@@ -338,6 +338,7 @@ class GraphNetwork(DistributedEstimator):
         read = read_graph(graph, n, names, bool(self.symmetrize), label_names)
         if X is not None:
             given = X
+            refuse_times(X)
             try:
                 # what is neither, such as whole numbers, becomes the first
                 dtypes = [np.dtype(self.dtype), np.float32, np.float64]

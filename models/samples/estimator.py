@@ -32,7 +32,7 @@ from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.labels import sorting_labels
 from daskpart.models.base.plan import FitPlan
-from daskpart.models.base.problem import is_lazy, refused
+from daskpart.models.base.problem import is_lazy, refuse_times, refused
 from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State
 from daskpart.models.optimisation.aggregation import (
@@ -375,7 +375,11 @@ class SampleModel(DistributedEstimator):
 
 
 def plain_rows(X: Any) -> Any:
-    """Rows of pydata/sparse, alone or in a DataArray, as scipy has them; others as they are."""
+    """Rows of pydata/sparse, alone or in a DataArray, as scipy has them; others as they are.
+
+    InputError for dates and durations.
+    """
+    refuse_times(X)
     array = X.data if hasattr(X, "coords") and hasattr(X, "dims") else X
     return array.to_scipy_sparse() if hasattr(array, "to_scipy_sparse") else X
 

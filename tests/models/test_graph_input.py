@@ -169,6 +169,28 @@ def test_a_column_of_text_is_named():
         model().fit(table, labels(), graph=graph())
 
 
+@pytest.mark.parametrize("times", ["2024-05-01", "2024-05-01 12:00+02:00", np.timedelta64(3, "D")])
+@pytest.mark.parametrize("beside", [{}, {"degree": np.arange(N) * 1.0}])
+def test_a_column_of_times_is_named(beside, times):
+    times = times if isinstance(times, np.timedelta64) else pd.Timestamp(times)
+    table = pd.DataFrame({**beside, "joined": pd.Series([times] * N)})
+    words = "column 'joined' of X holds times .*: features are numbers"
+    classifier = LogisticRegression(n_ranks=1)
+    for fit in (
+        lambda: model().fit(table, labels(), graph=graph()),
+        lambda: classifier.fit(table, np.arange(N) % 2),
+        lambda: classifier.fit(np.eye(N)[:, : table.shape[1]], np.arange(N) % 2).predict(table),
+    ):
+        with pytest.raises(InputError, match=words):
+            fit()
+
+
+def test_an_array_of_times_is_refused():
+    times = np.arange("2024-01-01", "2024-01-05", dtype="M8[D]").reshape(-1, 1)
+    with pytest.raises(InputError, match=r"X holds times .datetime64\[D\]"):
+        LogisticRegression(n_ranks=1).fit(times, [0, 1, 0, 1])
+
+
 def test_the_warning_shows_where_nodes_are_out_of_order():
     ring = networkx.Graph([(0, 1), (1, 2), (2, 3), (3, 5), (5, 4)])
     with pytest.warns(DaskpartWarning, match="in the order … 2, 3, 5, 4 …"):
