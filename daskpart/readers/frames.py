@@ -21,7 +21,7 @@ from daskpart.containers.coordinates import as_labels
 from daskpart.errors import InputError, ReadError
 
 from .assembly import cast_values, expected_value, labelled, value_type
-from .detection import is_number, names_edges
+from .detection import is_number, names_edges, plain_word
 from .dialect import EDGES, RATINGS, Dialect, Relation, choose_columns
 from .messages import ABOUT_TEXT_IDS, about_commas, shown
 from .scanning import LARGEST_ID
@@ -42,7 +42,7 @@ def read_parquet(
 
     One whose columns name a source and a target is read as `read_edges` does.
     """
-    frame = _parquet_frame(path)
+    frame = _parquet_frame(path, columns)
     are_edges = columns is None and names_edges([str(name) for name in frame.columns])
     return _from_parquet(frame, path, EDGES if are_edges else RATINGS, columns, dtype, repeats)
 
@@ -54,7 +54,7 @@ def read_parquet_edges(
     repeats: Literal["last", "sum"],
 ) -> xarray.DataArray:
     """Read edges from a parquet file, whatever its columns are called; as `read_edges`."""
-    return _from_parquet(_parquet_frame(path), path, EDGES, columns, dtype, repeats)
+    return _from_parquet(_parquet_frame(path, columns), path, EDGES, columns, dtype, repeats)
 
 
 def holds_parquet(path: str) -> bool:
@@ -62,18 +62,30 @@ def holds_parquet(path: str) -> bool:
     return head(path, 4) == b"PAR1"
 
 
-def _parquet_frame(path: str) -> pandas.DataFrame:
+def _parquet_frame(path: str, columns: Sequence[str | int] | None) -> pandas.DataFrame:
     with opened(path) as stream:
         content = io.BytesIO(stream.read())
     if not content.getbuffer().nbytes:
         raise ReadError(f"{path}: the file is empty")
     try:
         with needs_pyarrow("reading parquet"):
-            return pandas.read_parquet(content)
+            frame = pandas.read_parquet(content)
     except InputError:
         raise
     except (ValueError, OSError, NotImplementedError) as error:
         raise ReadError(f"{path}: not a parquet file that can be read: {error}") from error
+    return _with_index(frame, columns)
+
+
+def _with_index(frame: pandas.DataFrame, columns: Any) -> pandas.DataFrame:
+    """An index that names a side, as groupby leaves it, is columns of the file like all others."""
+    names = [name for name in frame.index.names if name is not None]
+    if columns is None:
+        sides = set().union(*(known for each in (RATINGS, EDGES) for known in each.names[:2]))
+        is_meant = any(plain_word(str(name)) in sides for name in names)
+    else:  # checked where columns are chosen; positions count those that are no index
+        is_meant = hasattr(columns, "__len__") and bool({*names} & {*map(str, columns)})
+    return frame.reset_index() if is_meant and not {*names} & {*frame.columns} else frame
 
 
 def _from_parquet(

@@ -15,6 +15,7 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 import sparse
+import xarray
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -197,6 +198,24 @@ def test_parquet(folder: Path) -> None:
     (folder / "r.parquet").write_bytes(b"PAR1 and then nonsense")
     with pytest.raises(ReadError, match="not a parquet file that can be read"):
         daskpart.read(folder / "r.parquet")
+
+
+def test_an_index_of_parquet_that_names_a_side(folder: Path) -> None:
+    lines = pandas.DataFrame({"user": ["a", "b", "a"], "item": [3, 4, 5], "plays": [1, 2, 3]})
+    lines.to_parquet(folder / "x.parquet")
+    expected = daskpart.read(folder / "x.parquet")
+    for index in ("user", "item", ["user", "item"]):  # as groupby leaves them
+        lines.set_index(index).to_parquet(folder / "x.parquet")
+        xarray.testing.assert_identical(daskpart.read(folder / "x.parquet"), expected)
+    other = lines.rename(columns={"user": "who"}).set_index("who")
+    other.to_parquet(folder / "x.parquet")
+    found = daskpart.read(folder / "x.parquet", columns=("who", "item", "plays"))
+    assert found.coords["user"].values.tolist() == ["a", "b"]
+    lines.set_index("user").assign(n=[7, 8, 9]).to_parquet(folder / "x.parquet")
+    found = daskpart.read(folder / "x.parquet", columns=(0, 1, 2))  # of what is no index
+    assert found.sizes == {"user": 3, "item": 3} and found.data.data.tolist() == [7, 8, 9]
+    lines.set_index(pandas.Index([7, 8, 9], name="line")).to_parquet(folder / "x.parquet")
+    xarray.testing.assert_identical(daskpart.read(folder / "x.parquet"), expected)
 
 
 def test_edges_in_parquet(folder: Path) -> None:
