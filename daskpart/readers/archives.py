@@ -57,7 +57,7 @@ def read_npz(path: str) -> sp.csr_array | sparse.COO | xarray.Dataset:
     if not zipfile.is_zipfile(content):
         raise ReadError(f"{path}: not an archive that can be read: it is no zip")
     try:
-        _check_sizes(content)
+        _check_sizes(content, path)
         content.seek(0)
         with np.load(content, allow_pickle=False) as archive:
             keys = set(archive.files)
@@ -78,9 +78,14 @@ def read_npz(path: str) -> sp.csr_array | sparse.COO | xarray.Dataset:
     )
 
 
-def _check_sizes(content: io.BytesIO) -> None:
+def _check_sizes(content: io.BytesIO, path: str) -> None:
     """Refuse arrays that are announced larger than the bytes which are there can make them."""
     with zipfile.ZipFile(content) as archive:
+        names = archive.namelist()
+        if names and not any(name.endswith(".npy") for name in names):
+            raise ReadError(
+                f"{path}: a zip of {listed(names)}: unpack it, and give the file inside"
+            )
         for member in archive.infolist():
             packed = min(member.compress_size, content.getbuffer().nbytes)
             ratio = 1 if member.compress_type == zipfile.ZIP_STORED else _BEST_COMPRESSION

@@ -147,8 +147,6 @@ def detect(
     for magic, found in _MAGIC.items():
         if start.startswith(magic):
             return found
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise ReadError(f"{path}: the text is UTF-16, as some programs write it; save it as UTF-8")
     found_in_lines = (
         None if suffix in _FOREIGN_SUFFIXES else _look_at(first_lines(path), name, table)
     )

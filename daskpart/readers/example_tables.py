@@ -28,7 +28,7 @@ from .dialect import position_of
 from .libsvm import Rows, Wanted, refuse_labels
 from .messages import shown
 from .scanning import Chunk, rows_of
-from .streams import BYTE_ORDER_MARK, opened, plain_name
+from .streams import BYTE_ORDER_MARK, opened, plain_name, refuse_no_text
 from .text_labels import cut_labels, first_label, is_text, numbered, refuse_others
 
 _PARQUET = (".parquet", ".pq")
@@ -159,7 +159,10 @@ def table_of(path: str, label: str | int) -> Table:
         found = _checked(path, names, names, label)
         return replace(found, has_text=_holds_text(schema.field(names[found.label]).type))
     first, others = _first_lines(path)
-    line = first.removeprefix(BYTE_ORDER_MARK).decode("utf-8", "replace").strip()
+    try:
+        line = first.removeprefix(BYTE_ORDER_MARK).decode("utf-8").strip()
+    except UnicodeDecodeError:  # names that are no longer those of the file are not found again
+        raise ReadError(f"{path}, line 1: the text is not UTF-8; save it as UTF-8") from None
     separator = separator_of(line)
     separator = "," if separator in (None, "::") else separator
     cells = cells_of(line, separator)
@@ -178,6 +181,7 @@ def _first_lines(path: str) -> tuple[bytes, list[bytes]]:
         first = stream.readline()
         if not first:
             raise ReadError(f"{path}: the file is empty")
+        refuse_no_text(path, first)
         return first, list(islice((line for line in stream if line.strip()), _MORE_LINES))
 
 

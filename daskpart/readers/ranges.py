@@ -45,6 +45,7 @@ from .streams import (
     is_compressed,
     location,
     opened,
+    refuse_no_text,
 )
 from .text_labels import values_of
 from .unchanged import changed, rows_checksum, unchanged
@@ -425,6 +426,8 @@ def _as_written(path: str, wanted: Wanted, label: str | int | None) -> tuple[Wan
     if label is None:
         if is_table(path):
             raise InputError(f"{path} is a table: say which column is to be learnt, label=…")
+        with opened(path) as stream:
+            refuse_no_text(path, stream.read(1 << 16))
         return wanted, 0
     table = table_of(path, label)
     table = replace(table, has_text=_has_text(path, table, wanted.labels))

@@ -28,7 +28,7 @@ from daskpart.errors import ReadError
 
 from .assembly import cast_values, expected_value
 from .messages import about_commas, about_empty_cells
-from .streams import BYTE_ORDER_MARK, CHUNK_BYTES, opened, text_chunks
+from .streams import BYTE_ORDER_MARK, CHUNK_BYTES, opened, refuse_no_text, text_chunks
 
 LARGEST_ID = 2**53
 
@@ -338,6 +338,8 @@ def read_chunks(
     lines_before = 0
     with opened(path) as stream:
         for text in text_chunks(stream, chunk_bytes):
+            if not lines_before:
+                refuse_no_text(path, text)
             n_lines = text.count(b"\n")
             if skip_lines:
                 text, skip_lines = _without_lines(text, skip_lines)

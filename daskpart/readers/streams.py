@@ -29,6 +29,15 @@ _DAMAGED = (OSError, lzma.LZMAError, zlib.error)  # what an address brings depen
 _COMPRESSIONS = {".gz": "gzip", ".xz": "xz", ".bz2": "bz2"}
 CHUNK_BYTES = 4 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+# how compressed files begin; `opened` has unpacked those whose names say it
+_PACKED = {
+    b"\x1f\x8b": "packed by gzip, and its name does not say so: end it in .gz",
+    b"BZh": "packed by bzip2, and its name does not say so: end it in .bz2",
+    b"\xfd7zXZ\x00": "packed by xz, and its name does not say so: end it in .xz",
+    b"\x28\xb5\x2f\xfd": "packed by zstd, which is not read here: unpack it, as by zstd -d",
+    b"PK\x03\x04": "a zip: unpack it, and give the file inside",
+}
 
 
 def location(path: str | os.PathLike[str]) -> str:
@@ -194,12 +203,35 @@ def head(path: str | os.PathLike[str], n_bytes: int = 1 << 16) -> bytes:
     return data if len(data) < n_bytes - 3 or b"\n" not in data else data[: data.rfind(b"\n") + 1]
 
 
+def refuse_no_text(path: str | os.PathLike[str], start: bytes) -> None:
+    """Say what the first bytes of a file are, where they are no text with lines and one can tell.
+
+    Raises
+    ------
+    ReadError
+        The text is UTF-16, or compressed under a name that does not tell, or its lines end in
+        carriage returns alone, which would make one line of it.
+    """
+    if start.startswith(_UTF16):
+        raise ReadError(f"{path}: the text is UTF-16, as some programs write it; save it as UTF-8")
+    for magic, what in _PACKED.items():
+        if start.startswith(magic):
+            raise ReadError(f"{path}: the file is {what}")
+    if b"\n" not in start and b"\r" in start.rstrip(b"\r") and b"\0" not in start:
+        raise ReadError(
+            f"{path}: its lines end in carriage returns alone, as old programs write them; save it "
+            "with the line ends of today"
+        )
+
+
 def numbered_lines(path: str | os.PathLike[str]) -> list[tuple[int, str]]:
     """The lines with content at the head of a text file, each with its number from 1.
 
-    Blank lines and comments (#, %) are left out.
+    Blank lines and comments (#, %) are left out. ReadError as `head`, and for what is no text.
     """
-    lines = enumerate(head(path).decode("utf-8", "replace").split("\n"), 1)
+    start = head(path)
+    refuse_no_text(path, start)
+    lines = enumerate(start.decode("utf-8", "replace").split("\n"), 1)
     stripped = ((number, line.strip()) for number, line in lines)
     return [(number, line) for number, line in stripped if line and line[0] not in "#%"]
 

@@ -7,6 +7,7 @@ import gzip
 import lzma
 import os
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,45 @@ def test_text_that_is_utf16(tmp_path: Path) -> None:
     path.write_bytes("user,item,rating\n1,2,3\n".encode("utf-16"))
     with pytest.raises(ReadError, match=r"UTF-16, .*; save it as UTF-8"):
         daskpart.read(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (gzip.compress(b"user,item,rating\n1,2,3\n"), "packed by gzip, .*: end it in .gz"),
+        (bz2.compress(b"user,item,rating\n1,2,3\n"), "packed by bzip2, .*: end it in .bz2"),
+        (lzma.compress(b"user,item,rating\n1,2,3\n"), "packed by xz, .*: end it in .xz"),
+        (b"\x28\xb5\x2f\xfd\x04\x58", "packed by zstd, .*: unpack it"),
+        (b"user,item,rating\r1,2,3\r2,3,4\r", "lines end in carriage returns alone"),
+        ("user,item,größe\r1,2,3\r".encode(), "lines end in carriage returns alone"),
+        ("user,item,rating\n1,2,3\n".encode("utf-16"), "the text is UTF-16"),
+    ],
+)
+def test_what_is_no_text_is_told(tmp_path: Path, content: bytes, said: str) -> None:
+    for name in ("ratings.csv", "samples.libsvm"):
+        path = tmp_path / name
+        path.write_bytes(content)
+        with pytest.raises(ReadError, match=said):
+            daskpart.read(path)
+        with pytest.raises(ReadError, match=said):
+            daskpart.readers.survey(path, label="rating" if name == "ratings.csv" else None)
+
+
+def test_a_zip_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "ratings.csv.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("ratings.csv", "user,item,rating\n1,2,3\n")
+    with pytest.raises(ReadError, match=r"a zip of 'ratings.csv': unpack it"):
+        daskpart.read(path)
+    with pytest.raises(ReadError, match="a zip: unpack it"):
+        daskpart.read(path, "ratings")
+
+
+def test_names_of_features_that_are_not_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "clicks.csv"
+    path.write_bytes("größe,clicked\n1,0\n2,1\n".encode("latin-1"))
+    with pytest.raises(ReadError, match="line 1: the text is not UTF-8"):
+        daskpart.readers.survey(path, label="clicked")
 
 
 def test_unknown_formats_and_options(tmp_path: Path) -> None:
