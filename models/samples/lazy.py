@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from daskpart._floor.rank_tasks import RankCollection, Task, TaskRef
 from daskpart.containers.dask_blocks import gathered_by_part
 from daskpart.errors import InputError
+from daskpart.models.base.problem import refuse_times
 
 from .rows import RankRows, rank_rows
 
@@ -39,8 +40,9 @@ def lazy_rows(X: Any, *, known_length: bool = True) -> tuple[Any, NDArray[Any] |
     Raises
     ------
     InputError
-        If it is not two-dimensional, or empty.
+        If it is not two-dimensional, or empty, or holds dates or durations.
     """
+    refuse_times(X)
     names = None
     if hasattr(X, "to_dask_array"):
         columns = np.asarray(X.columns, object)

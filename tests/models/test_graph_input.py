@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dask.array
+import dask.dataframe
 import networkx
 import numpy as np
 import pandas as pd
@@ -189,6 +191,12 @@ def test_an_array_of_times_is_refused():
     times = np.arange("2024-01-01", "2024-01-05", dtype="M8[D]").reshape(-1, 1)
     with pytest.raises(InputError, match=r"X holds times .datetime64\[D\]"):
         LogisticRegression(n_ranks=1).fit(times, [0, 1, 0, 1])
+    lazy = dask.array.from_array(times, chunks=2)
+    with pytest.raises(InputError, match="X holds times"):
+        LogisticRegression(n_ranks=1).fit(lazy, [0, 1, 0, 1])
+    frame = dask.dataframe.from_pandas(pd.DataFrame({"when": times[:, 0].astype("M8[s]")}), 2)
+    with pytest.raises(InputError, match="column 'when' of X holds times"):
+        LogisticRegression(n_ranks=1).fit(frame, [0, 1, 0, 1])
 
 
 def test_the_warning_shows_where_nodes_are_out_of_order():
