@@ -191,7 +191,8 @@ def predict_command(folder: Path, pairs: Path, output: Path | None) -> None:
     _o.choice("--refine", _METRICS, None, "What moves of single vertices lower in the end."),
     _o.choice("--engine", ("multilevel", "mtkahypar"), "multilevel", "What cuts in two."),
     _o.output("daskpart-partition"),
-    _o.file("--output", "Also write the part of each vertex to this file, one a line."),
+    _o.file("--output", "Also write the part of each vertex to this file, one a line; "
+            "to a name in .npz, what --partitioner and --start read."),
     click.Option(["--compare"], is_flag=True,
                  help="Cut by every method, and say what each costs; writes no partition."),
     click.Option(["--memory-limit"], metavar="SIZE",

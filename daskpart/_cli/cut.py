@@ -22,7 +22,7 @@ from daskpart.partitioners.metis import has_stars
 from daskpart.partitions import Partition
 from daskpart.writers import write_parts
 
-from .files import place_for, say_files, text_file
+from .files import say_files, text_file, write_asked
 from .inputs import in_words, load_any, load_parts
 from .options import refuse
 from .page import write_json, write_page
@@ -228,8 +228,7 @@ def _texts(cut: Cut, model: DataModel, settings: CutSettings) -> list[tuple[Path
     """Parts, one a line: of each vertex where that is asked, of each nonzero of a tensor."""
     files = []
     if settings.output is not None:
-        cut.partition.write(place_for(settings.output))
-        files.append((settings.output, f"part of each {cut.names[0]}, one a line"))
+        files.append(write_asked(cut.partition, settings.output, cut.names[0]))
     if model.tensor is not None:
         nonzeros = settings.out / "nonzero-parts.txt.gz"
         write_parts(model.nonzero_parts(cut.partition), nonzeros)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from daskpart.partitions import Partition
 from daskpart.readers.streams import opened_for_writing
 
 from .terminal import say, say_aside
@@ -30,6 +31,15 @@ def place_for(path: Path) -> Path:
     """The path that a file is written to, its folder made if it is absent."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def write_asked(partition: Partition, path: Path, of: str) -> tuple[Path, str]:
+    """Write parts where --output says, as its name says; the file and what it is, in words."""
+    if path.suffix == ".npz":
+        partition.save(place_for(path))
+        return path, "the partition once more: daskpart.Partition.load"
+    partition.write(place_for(path))
+    return path, f"part of each {of}, one a line"
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from daskpart.readers.detection import detect
 from daskpart.readers.streams import location
 
 from .cut import CutSettings
-from .files import place_for, say_files, text_file
+from .files import say_files, text_file, write_asked
 from .page import write_json, write_page
 from .pictures import Album
 from .terminal import say
@@ -94,8 +94,7 @@ def _write(result: ParsaResult, settings: CutSettings, memory_limit: str) -> lis
         (write_json(settings.out / "metrics.json", metrics), "every number"),
     ]
     if settings.output is not None:
-        result.partition.write(place_for(settings.output))
-        files.append((settings.output, "part of each row, one a line"))
+        files.append(write_asked(result.partition, settings.output, "row"))
     return [*files, *_report(result, settings, asked)]
 
 

@@ -66,6 +66,15 @@ def test_parts_in_the_table_of_names_are_told_where_they_are(graph_file, tmp_pat
     assert run_cli("partition", graph_file, "--start", numbers, *options[2:]) == 0
 
 
+def test_an_output_in_npz_is_what_other_commands_read(graph_file, tmp_path, capsys, run_cli):
+    options, parts = ("--no-plots", "--out", tmp_path / "out"), tmp_path / "parts.npz"
+    assert run_cli("partition", graph_file, "--parts", 2, *options, "--output", parts) == 0
+    whole = daskpart.Partition.load(tmp_path / "out" / "partition.npz")
+    assert daskpart.Partition.load(parts) == whole
+    assert run_cli("partition", graph_file, "--start", parts, *options) == 0
+    assert "Partition.load" in capsys.readouterr().out
+
+
 def test_the_engine_finds_the_new_numbers_of_parts_too(graph_file, tmp_path, monkeypatch, run_cli):
     given = daskpart.partition(scipy.sparse.load_npz(graph_file), 3, method="random")
     given.save(tmp_path / "p.npz")
