@@ -31,9 +31,8 @@ def counted(n: int, name: str) -> str:
 def not_read(data: Any, as_what: str, accepted: str) -> str:
     """What to say of a container that cannot be read; frames of other libraries go by pandas."""
     instead = ""
-    if any(
-        kind.__name__ == "Delayed" for kind in type(data).__mro__
-    ):  # which has any attribute that one asks for
+    kinds = [kind.__name__ for kind in type(data).__mro__]
+    if "Delayed" in kinds:  # first, as it has any attribute that one asks for
         instead = "its compute(), "
     elif hasattr(data, "data_vars"):  # an xarray.Dataset, whose to_pandas() takes no matrices
         instead = "one of its variables, "

@@ -343,7 +343,7 @@ def plan_fit(tensor: LabelledTensor, settings: PlanSettings) -> list[CPPlan]:
         )
         if found.imbalance_told:
             imbalance = plans[-1].report().imbalance
-            told = f"imbalance {imbalance:.4g} of the work of ranks. {found.imbalance_told}"
+            told = f"imbalance {imbalance:.4g} of the work; the cut: {found.imbalance_told}"
             plans[-1] = replace(plans[-1], imbalance_told=told)
     return plans
 
@@ -430,7 +430,7 @@ def _cut(tensor: LabelledTensor, settings: PlanSettings, partitioner: Any) -> No
     told = ""
     for each in given:
         if issubclass(each.category, BalanceWarning):
-            told = f"The cut: {each.message}"
+            told = str(each.message)
         else:
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     found = mode_connectivities(tensor.coordinates, parts, tensor.shape, settings.n_ranks)

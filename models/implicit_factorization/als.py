@@ -96,18 +96,22 @@ class Solve:
 
         Of theirs the steps are rounding alone from some 10⁹ on, and overflow from 10¹⁰ on.
         """
+        single = gram.astype(np.float32)
+
+        def stepped(events: Events, rows: NDArray[np.float32]) -> float:
+            fixed = (events.pointer, events.columns, events.weights, other, single)
+            ridge = (self.regularization, self.exponent)
+            found: float = solve_by_gradients(*fixed, *ridge, self.n_steps, rows)
+            return found
+
         large = events.large
-        if large.size:
-            begun, others = rows, np.setdiff1d(np.arange(events.n_owned), large)
-            every, events, rows = events, events.of_rows(others), begun[others]
-        found: float = solve_by_gradients(
-            events.pointer, events.columns, events.weights, other, gram.astype(np.float32),
-            self.regularization, self.exponent, self.n_steps, rows,
-        )  # fmt: skip
-        if large.size:
-            begun[others] = rows
-            found += self._in_double(every, large, other, gram, begun)
-        return found
+        if not large.size:
+            return stepped(events, rows)
+        others = np.setdiff1d(np.arange(events.n_owned), large)
+        few = rows[others]
+        found = stepped(events.of_rows(others), few)
+        rows[others] = few
+        return found + self._in_double(events, large, other, gram, rows)
 
     def _in_double(
         self,
