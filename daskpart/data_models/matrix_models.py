@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from daskpart.containers.matrix import LabelledMatrix, as_graph_matrix, as_matrix
 from daskpart.hypergraph import Hypergraph, from_incidence
@@ -26,26 +27,35 @@ from daskpart.hypergraph import Hypergraph, from_incidence
 from .model import DataModel
 
 
-def column_net(matrix: Any) -> DataModel:
+def column_net(matrix: Any, *, nets: bool = True) -> DataModel:
     """Rows become vertices (weight: nonzeros of the row), columns become nets (cost 1).
 
     Parameters
     ----------
     matrix : container
         Whatever `daskpart.containers.as_matrix` takes. A stored zero is a nonzero here.
+    nets : bool
+        False: only the vertices, which takes less time, for methods that look at no net.
     """
     entries = as_matrix(matrix)
-    return _model("column-net", Hypergraph.column_net(entries), entries)
+    if nets:
+        hypergraph = Hypergraph.column_net(entries)
+    else:
+        hypergraph = _vertices(np.bincount(entries.rows, minlength=entries.shape[0]))
+    return _model("column-net", hypergraph, entries)
 
 
-def row_net(matrix: Any) -> DataModel:
+def row_net(matrix: Any, *, nets: bool = True) -> DataModel:
     """The dual of `column_net`: columns become vertices, rows become nets."""
     entries = as_matrix(matrix)
-    model = _model("row-net", Hypergraph.row_net(entries), entries)
-    return replace(model, vertex_of=entries.columns)
+    if nets:
+        hypergraph = Hypergraph.row_net(entries)
+    else:
+        hypergraph = _vertices(np.bincount(entries.columns, minlength=entries.shape[1]))
+    return replace(_model("row-net", hypergraph, entries), vertex_of=entries.columns)
 
 
-def column_net_self_loops(matrix: Any) -> DataModel:
+def column_net_self_loops(matrix: Any, *, nets: bool = True) -> DataModel:
     """Vertices of a graph, weighing the nonzeros of their row of A + I; nets are columns of A + I.
 
     Parameters
@@ -53,6 +63,8 @@ def column_net_self_loops(matrix: Any) -> DataModel:
     matrix : container
         Square; row i says whose features vertex i needs. Whether its diagonal is stored does not
         matter.
+    nets : bool
+        As of `column_net`.
 
     Raises
     ------
@@ -62,13 +74,16 @@ def column_net_self_loops(matrix: Any) -> DataModel:
     entries = as_graph_matrix(matrix, "self loops need", "use model='column-net' or 'row-net'")
     n_vertices = entries.shape[0]
     others = entries.rows != entries.columns
-    own = np.arange(n_vertices, dtype=np.int32)
-    hypergraph = from_incidence(
-        np.concatenate([entries.rows[others], own]),
-        np.concatenate([entries.columns[others], own]),
-        n_vertices,
-        n_vertices,
-    )
+    if nets:
+        own = np.arange(n_vertices, dtype=np.int32)
+        hypergraph = from_incidence(
+            np.concatenate([entries.rows[others], own]),
+            np.concatenate([entries.columns[others], own]),
+            n_vertices,
+            n_vertices,
+        )
+    else:
+        hypergraph = _vertices(1 + np.bincount(entries.rows[others], minlength=n_vertices))
     return _model("column-net-self-loops", hypergraph, entries)
 
 
@@ -107,6 +122,14 @@ def bipartite(matrix: Any) -> DataModel:
     hypergraph = Hypergraph.column_net(entries)
     ones = np.ones(hypergraph.n_vertices, np.int64)
     return _model("bipartite", replace(hypergraph, vertex_weights=ones), entries)
+
+
+def _vertices(weights: NDArray[np.int64]) -> Hypergraph:
+    """Vertices with nothing that they share."""
+    nothing = np.zeros(0, np.int64)
+    return Hypergraph(
+        len(weights), np.zeros(1, np.int64), nothing.astype(np.int32), weights, nothing
+    )
 
 
 def _model(name: str, hypergraph: Hypergraph, entries: LabelledMatrix) -> DataModel:

@@ -39,12 +39,20 @@ MODELS: dict[str, Callable[..., DataModel]] = {
     "fine-grain": fine_grain,
     "medium-grain": medium_grain,
 }
+_WITHOUT_NETS = ("column-net", "row-net", "column-net-self-loops")
 _OF_TENSORS = ("fine-grain", "medium-grain")
 _OF_SAMPLES = {"stochastic": stochastic}
 NAMES = ("auto", *MODELS, *_OF_SAMPLES)
 
 
-def build(data: Any, model: str = "auto", *, n_parts: int = 2, random_state: int = 0) -> DataModel:
+def build(
+    data: Any,
+    model: str = "auto",
+    *,
+    n_parts: int = 2,
+    random_state: int = 0,
+    nets: bool = True,
+) -> DataModel:
     """The named model of data in any container.
 
     Parameters
@@ -57,6 +65,8 @@ def build(data: Any, model: str = "auto", *, n_parts: int = 2, random_state: int
         One of `NAMES`. auto: "medium-grain" for order 3 and more, else "column-net".
     n_parts, random_state : int
         Of the model "stochastic", which depends on them; `stochastic` has further options.
+    nets : bool
+        False: only the vertices, where the model can do without; see `column_net`.
 
     Raises
     ------
@@ -85,6 +95,8 @@ def build(data: Any, model: str = "auto", *, n_parts: int = 2, random_state: int
             f"model {model!r} takes a matrix, the data has {_order(data)} modes: use one of "
             f"{', '.join(map(repr, _OF_TENSORS))}"
         )
+    if not nets and model in _WITHOUT_NETS:
+        return MODELS[model](data, nets=False)
     return MODELS[model](data)
 
 

@@ -16,7 +16,7 @@ auto        direct for 'connectivity', recursive for the others
 from __future__ import annotations
 
 from .engine import Engine, get_engine
-from .methods import METHODS, Method, Task
+from .methods import METHODS, Method, Task, looks_at_nets
 from .objectives import ConnectivityMinusOne, CutNet, Objective, PowerConnectivity
 from .partitioning import partition
 from .refinement import refine
@@ -31,6 +31,7 @@ __all__ = [
     "PowerConnectivity",
     "Task",
     "get_engine",
+    "looks_at_nets",
     "partition",
     "refine",
 ]

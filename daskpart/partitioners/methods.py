@@ -231,3 +231,8 @@ METHODS = {
     "hypercube": Method(_hypercube, takes_fixed=True),
     "parsa": Method(_parsa, follows_objective=True),
 }
+
+
+def looks_at_nets(method: str) -> bool:
+    """Whether a method looks at what vertices share, so that nets must be built; "auto" does."""
+    return method not in METHODS or METHODS[method].searches

@@ -19,7 +19,7 @@ from daskpart.partitions import Partition
 from .balance import heaviest_allowed, warn_if_too_heavy, with_weights
 from .checks import check_sums, checked_epsilon, checked_fixed, checked_n_parts
 from .engine import Engine, quiet_about_balance
-from .methods import METHODS, Method, Task
+from .methods import METHODS, Method, Task, looks_at_nets
 from .objectives import ConnectivityMinusOne, Objective, PowerConnectivity, objective_named
 from .relief import relieve
 
@@ -122,7 +122,9 @@ def partition(
     goal = objective_named(objective, rho)
     epsilon, random_state = checked_epsilon(epsilon), checked_seed(random_state)
     method = _chosen_method(method, goal, fixed is not None)
-    built = build(data, model, n_parts=n_parts, random_state=random_state)
+    built = build(
+        data, model, n_parts=n_parts, random_state=random_state, nets=looks_at_nets(method)
+    )
     hypergraph = built.hypergraph
     n_parts = checked_n_parts(n_parts, hypergraph.n_vertices)
     wanted = None if fixed is None else checked_fixed(fixed, hypergraph.n_vertices, n_parts)

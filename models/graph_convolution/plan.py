@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from daskpart import data_models
 from daskpart._floor.kernels import working_clock
 from daskpart.collectives import Plan
-from daskpart.hypergraph import Hypergraph
 from daskpart.models.base.cutting import Cuts, told_of_cut, weighed_partition
 from daskpart.models.base.plan import (
     ALPHA_BETA,
@@ -48,7 +47,6 @@ PARTITIONERS: dict[str, tuple[str, dict[str, Any]]] = {
     "block": ("column-net-self-loops", {"method": "block"}),
     "stochastic": ("stochastic", {"objective": "connectivity"}),
 }
-WEIGHTS_ONLY = ("block", "random")  # methods that look at no net, so none need be built
 # what "auto" chooses from
 CUTS: dict[str, Any] = {
     "block": "block", "parsa": {"method": "parsa"}, "multilevel": "connectivity",
@@ -340,7 +338,8 @@ def vertex_partition(
 
     A vertex weighs its nonzeros and `row_work`; in a data model that is named, what it says.
     """
-    from daskpart.partitioners import partition as make_partition  # ranks cut nothing
+    from daskpart.partitioners import looks_at_nets  # ranks cut nothing
+    from daskpart.partitioners import partition as make_partition
 
     n = pattern.shape[0]
     weights = np.diff(pattern.indptr).astype(np.int64) + row_work
@@ -358,24 +357,15 @@ def vertex_partition(
     model: Any = name
     if name == "graph":
         model = data_models.graph(pattern, self_loops=True)
-    elif name == "column-net-self-loops" and given.get("method") in WEIGHTS_ONLY:
-        model = data_models.DataModel(_without_nets(pattern), name, pattern.shape, pattern.nnz)
     elif name == "column-net-self-loops":
-        model = data_models.column_net_self_loops(pattern)
+        nets = looks_at_nets(given.get("method", "auto"))
+        model = data_models.column_net_self_loops(pattern, nets=nets)
     elif name == "stochastic":
         model = data_models.stochastic(pattern, n_ranks, sampler=sampler, random_state=random_state)
     options = {"random_state": random_state, "epsilon": EPSILON, **given}
     if isinstance(model, str):
         return make_partition(pattern, n_ranks, model=model, **options)
     return make_partition(model.with_row_work(row_work), n_ranks, **options)
-
-
-def _without_nets(pattern: Any) -> Hypergraph:
-    """Vertices as the nonzeros of their rows weigh, and nothing that they share."""
-    nothing, weights = np.zeros(0, np.int64), np.diff(pattern.indptr).astype(np.int64)
-    return Hypergraph(
-        len(weights), np.zeros(1, np.int64), nothing.astype(np.int32), weights, nothing
-    )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

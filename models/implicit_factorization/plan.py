@@ -259,13 +259,14 @@ def _partitioned(
 
 
 def _cut(matrix: LabelledMatrix, n_ranks: int, row_work: int, **arguments: Any) -> Partition:
-    """Users dealt out by their work; by events where there are no nets, or a model is named."""
+    """Users dealt out by their work; by events where a model is named."""
     from daskpart.data_models import column_net
-    from daskpart.partitioners import partition  # ranks cut nothing
+    from daskpart.partitioners import looks_at_nets, partition  # ranks cut nothing
 
-    if "model" in arguments or arguments.get("method") in ("block", "random"):
+    if "model" in arguments:
         return partition(matrix, n_ranks, **arguments)
-    return partition(column_net(matrix).with_row_work(row_work), n_ranks, **arguments)
+    model = column_net(matrix, nets=looks_at_nets(arguments.get("method", "auto")))
+    return partition(model.with_row_work(row_work), n_ranks, **arguments)
 
 
 def _weighed(

@@ -85,8 +85,7 @@ def test_stored_features_count_and_attention_does() -> None:
 
 @pytest.mark.parametrize("method", ["block", "random"])
 @pytest.mark.parametrize("row_work", [0, 7])
-def test_what_looks_at_weights_only_needs_no_nets(method, row_work, monkeypatch):
-    """Of 10⁷ edges they take a second and half a gigabyte."""
+def test_what_looks_at_weights_only_cuts_as_with_nets(method, row_work):
     pattern = with_loops(
         scipy.sparse.random_array((300, 300), density=0.03, rng=np.random.default_rng(0)).tocsr()
     )
@@ -94,7 +93,6 @@ def test_what_looks_at_weights_only_needs_no_nets(method, row_work, monkeypatch)
     of_vertex = whole.hypergraph.vertex_weights + row_work
     whole = replace(whole, hypergraph=replace(whole.hypergraph, vertex_weights=of_vertex))
     expected = daskpart.partition(whole, 5, method=method, random_state=3, epsilon=0.01)
-    monkeypatch.setattr(data_models, "column_net_self_loops", None)
     for partitioner in (method, {"method": method}):
         found = vertex_partition(pattern, 5, partitioner, 3, row_work=row_work)
         np.testing.assert_array_equal(found.assignment, expected.assignment)

@@ -24,9 +24,10 @@ def planned(partitioner, solver="cholesky", n_ranks=4):
     ).plan(EVENTS)
 
 
+@pytest.mark.parametrize("partitioner", ["connectivity", "block", "random", "auto"])
 @pytest.mark.parametrize("solver", sorted(WORTH))
-def test_users_are_cut_by_their_work(solver: str) -> None:
-    plan = planned("connectivity", solver)
+def test_users_are_cut_by_their_work(solver: str, partitioner: str) -> None:
+    plan = planned(partitioner, solver)
     np.testing.assert_array_equal(plan.partition.weights, LENGTHS + WORTH[solver])
     work = np.bincount(plan.partition.assignment, LENGTHS + WORTH[solver], 4)
     assert plan.report().imbalance[0] == pytest.approx(work.max() / work.mean() - 1)

@@ -53,6 +53,18 @@ def test_with_self_loops_every_net_holds_its_own_vertex(matrix: scipy.sparse.coo
     assert model.hypergraph.net_costs.tolist() == [1] * matrix.shape[0]
 
 
+@pytest.mark.parametrize("name", ["column-net", "row-net", "column-net-self-loops"])
+@given(graphs())
+def test_without_nets_vertices_are_the_same(name: str, matrix: scipy.sparse.coo_array) -> None:
+    whole, alone = build(matrix, name), build(matrix, name, nets=False)
+    assert alone.hypergraph.n_nets == alone.hypergraph.n_pins == 0
+    weights = whole.hypergraph.vertex_weights
+    np.testing.assert_array_equal(alone.hypergraph.vertex_weights, weights)
+    assert alone.hypergraph.vertex_weights.dtype == weights.dtype
+    assert alone.info == whole.info
+    np.testing.assert_array_equal(alone.vertex_of, whole.vertex_of)
+
+
 @given(graphs(), st.booleans())
 def test_the_graph_has_each_edge_once(matrix: scipy.sparse.coo_array, self_loops: bool) -> None:
     model = data_models.graph(matrix, self_loops=self_loops)
