@@ -188,17 +188,12 @@ class Connectivity:
         part_ids = ids_below(parts, n_parts, "part")
         if len(item_ids) != len(part_ids):
             raise InputError(f"{len(item_ids)} items and {len(part_ids)} parts: give pairs")
-        if counts is None:  # grouped by item these are nets, and their pins are parts already
-            starts, by_item = group(item_ids, part_ids, n_items)
-            own = np.arange(n_parts, dtype=np.int32)
-            pointer, sorted_parts, added = _metrics.connect(starts, by_item, own, n_parts)
-        else:
-            sizes = amounts(counts, len(item_ids), "count")
-            if not sizes.all():
-                raise InputError(
-                    f"count {int(np.argmin(sizes))} is 0: leave out pairs that do not occur"
-                )
-            pointer, sorted_parts, added = group_pairs(item_ids, part_ids, sizes, n_items, n_parts)
+        sizes = amounts(counts, len(item_ids), "count")
+        if not sizes.all():
+            raise InputError(
+                f"count {int(np.argmin(sizes))} is 0: leave out pairs that do not occur"
+            )
+        pointer, sorted_parts, added = group_pairs(item_ids, part_ids, sizes, n_items, n_parts)
         return cls(pointer, sorted_parts, added, n_parts, amounts(costs, n_items, "cost"))
 
     @classmethod

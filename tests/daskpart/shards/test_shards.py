@@ -89,10 +89,14 @@ def test_a_column_of_one_rank_owned_by_another_must_travel():
     assert shards.sizes[0].tolist() == [0, 1, 2]
 
 
-@given(st.integers(0, 10**6), st.sampled_from([1, 2, 3, 4, 5, 8]), st.integers(1, 60))
-def test_every_nonzero_is_in_one_shard(seed, n_parts, nnz):
+@given(
+    st.integers(0, 10**6), st.sampled_from([1, 2, 3, 4, 5, 8]), st.integers(1, 60), st.booleans()
+)
+def test_every_nonzero_is_in_one_shard(seed, n_parts, nnz, in_blocks):
     matrix = random_ratings(seed, (12, 7), nnz)
     partition = random_partition(seed, 12, n_parts)
+    if in_blocks:
+        partition = Partition(np.sort(partition.assignment), n_parts)
     shards = shard(matrix, partition)
     assert_same_matrix(shards.to_coo(), as_matrix(matrix).to_coo())
     assert shards.nnz_per_part.tolist() == [s.nnz for s in shards.compute()]
@@ -105,6 +109,14 @@ def test_every_nonzero_is_in_one_shard(seed, n_parts, nnz):
         not_owned = part.n_local + part.n_owned
         assert (owners[:not_owned] == rank).all()
         assert (owners[not_owned:] != rank).all()
+
+
+@pytest.mark.parametrize("assignment", [[0, 0, 1, 1, 2], [0, 1, 0, 2, 1]])
+def test_shards_do_not_change_with_what_was_given(assignment):
+    matrix = scipy.sparse.csr_array(DENSE)
+    shards = shard(matrix, Partition(np.array(assignment, np.int32), 3))
+    matrix.data[:] = 9
+    np.testing.assert_array_equal(shards.to_coo().todense(), DENSE)
 
 
 def test_connectivity_is_that_of_the_hypergraph():
