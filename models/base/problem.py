@@ -97,7 +97,11 @@ def _first_not_finite(given: Any, name: str) -> str:
         values, places = entries.data, np.array(entries.coords)
         first = places[:, np.argmin(np.isfinite(values))]
     else:
-        first = np.argwhere(~np.isfinite(np.asarray(given, np.float64)))[0]
+        if hasattr(given, "iloc"):  # of pandas, whose NA is no number
+            given_values = given.to_numpy(np.float64, na_value=np.nan)
+        else:
+            given_values = np.asarray(given, np.float64)
+        first = np.argwhere(~np.isfinite(given_values))[0]
     if hasattr(given, "iloc") and hasattr(given, "columns"):
         row, column = (
             labels.tolist()[place]

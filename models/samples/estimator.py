@@ -254,7 +254,9 @@ class SampleModel(DistributedEstimator):
             weight = whole_vector(sample_weight, n_samples, "sample_weight").astype(np.float64)
         target, n_outputs, classes = self._targets(y, classes)
         weight, class_weights = self._weights(weight, y, classes, class_weights)
-        return LazySamples(rows, target, n_outputs, weight, classes, class_weights)
+        problem = LazySamples(rows, target, n_outputs, weight, classes, class_weights)
+        problem.columns = names
+        return problem
 
     def _check_lazy(self, rows: Any, names: Any) -> None:
         known = getattr(self, "feature_names_in_", None)
@@ -322,7 +324,7 @@ class SampleModel(DistributedEstimator):
             return self._answers_of_file(X, name)[0]
         rows, names = lazy_rows(X, known_length=False)
         self._check_lazy(rows, names)
-        return answered(rows, self._answering(), name, n_columns, dtype)
+        return answered(rows, names, self._answering(), name, n_columns, dtype)
 
     def _answers_of_file(self, file: ExamplesFile, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
         """What a method answers for the rows of a file, in order, and their labels."""
@@ -356,9 +358,12 @@ class SampleModel(DistributedEstimator):
         """Rows to answer for, as csr or dense, of float32 or float64."""
         self._fitted()
         X = plain_rows(X)
-        return validate_data(
-            self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32]
-        )
+        try:
+            return validate_data(
+                self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32]
+            )
+        except ValueError as error:
+            raise refused(error, X) from error
 
     def _classes_of_partial_fit(self, classes: Any) -> NDArray[Any]:
         """All classes, given on the first call; InputError for none, or others later on."""

@@ -87,8 +87,12 @@ def ranks_of_chunks(
     members: Sequence[NDArray[np.int64]],
     target: NDArray[np.float64],
     weight: NDArray[np.float64],
+    columns: NDArray[Any] | None = None,
 ) -> RankCollection:
-    """`RankRows` of each rank as a Dask collection of one key a rank; nothing is computed."""
+    """`RankRows` of each rank as a Dask collection of one key a rank; nothing is computed.
+
+    `columns` are the names of the features, for errors.
+    """
     n_ranks = len(members)
     owner = np.empty(array.shape[0], np.int32)
     for rank, own in enumerate(members):
@@ -99,7 +103,7 @@ def ranks_of_chunks(
     splits = {
         (split, i, 0): Task(
             (split, i, 0), split_chunk, TaskRef((array.name, i, 0)),
-            owner[end - length : end], n_ranks, int(end - length),
+            owner[end - length : end], n_ranks, int(end - length), columns,
         )
         for i, (end, length) in enumerate(zip(ends, array.chunks[0], strict=True))
     }  # fmt: skip
@@ -108,31 +112,56 @@ def ranks_of_chunks(
     return RankCollection(graph, [(name, rank) for rank in range(n_ranks)])
 
 
-def split_chunk(block: Any, owner: NDArray[np.int32], n_ranks: int, first: int) -> list[Any]:
+def split_chunk(
+    block: Any, owner: NDArray[np.int32], n_ranks: int, first: int, columns: NDArray[Any] | None
+) -> list[Any]:
     """Rows of a chunk by their rank."""
-    rows = checked_chunk(block, f"the chunk that begins at row {first}")
+    rows = checked_chunk(block, f"the chunk that begins at row {first}", columns)
     return [rows[owner == rank] for rank in range(n_ranks)]
 
 
-def checked_chunk(block: Any, name: str) -> Any:
-    """A chunk as csr, of float32 or float64.
+def checked_chunk(block: Any, name: str, columns: NDArray[Any] | None = None) -> Any:
+    """A chunk as csr, of float32 or float64; `columns` are the names of its columns, if any.
 
     Raises
     ------
     InputError
-        For NaN, infinity, or what are no numbers; says in which chunk.
+        For NaN, infinity, or what are no numbers; says in which chunk and which column.
     """
-    from sklearn.utils.validation import check_array  # not for ranks that read files
-
     if hasattr(block, "to_scipy_sparse"):
         block = block.to_scipy_sparse()
     try:
-        checked = check_array(
-            block, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=0
-        )
-    except ValueError as error:
-        raise InputError(f"in {name}: {error}") from None
-    return scipy.sparse.csr_array(checked)
+        return scipy.sparse.csr_array(_checked(block))
+    except (TypeError, ValueError) as error:
+        column = _first_refused_column(block)
+        named = column if columns is None else repr(columns[column])
+        words = str(error).splitlines()[0].rstrip(".")  # behind it may stand all values
+        raise InputError(f"in {name}: {words}, in column {named}") from None
+
+
+def _checked(block: Any) -> Any:
+    from sklearn.utils.validation import check_array  # not for ranks that read files
+
+    return check_array(
+        block, accept_sparse=("csr", "csc"), dtype=[np.float64, np.float32], ensure_min_samples=0
+    )
+
+
+def _first_refused_column(block: Any) -> int:
+    """The number of the first column for which a chunk is refused, found by halving."""
+    whole: Any = block if scipy.sparse.issparse(block) else np.asarray(block)
+    if hasattr(whole, "tocsc"):
+        whole = whole.tocsc()
+    first, last = 0, whole.shape[1]
+    while last - first > 1:
+        middle = (first + last) // 2
+        try:
+            _checked(whole[:, first:middle])
+        except (TypeError, ValueError):
+            last = middle
+        else:
+            first = middle
+    return first
 
 
 def collect_rows(
@@ -149,22 +178,29 @@ def collect_rows(
     return rank_rows(rank, stacked, target, weight)
 
 
-def outputs_of_chunk(block: Any, of_rows: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
+def outputs_of_chunk(
+    block: Any, of_rows: Callable[[Any], NDArray[Any]], columns: NDArray[Any] | None
+) -> NDArray[Any]:
     """What a model answers for the rows of a chunk."""
-    return np.asarray(of_rows(checked_chunk(block, "a chunk")))
+    return np.asarray(of_rows(checked_chunk(block, "a chunk", columns)))
 
 
-def answered(array: Any, model: Any, name: str, n_columns: int, dtype: Any) -> Any:
-    """What a method of a model answers for each chunk, as a Dask array in the order of the rows."""
+def answered(
+    array: Any, columns: NDArray[Any] | None, model: Any, name: str, n_columns: int, dtype: Any
+) -> Any:
+    """What a method of a model answers for each chunk, as a Dask array in the order of the rows.
+
+    `columns` are the names of the columns of the array, for errors.
+    """
     whole = {"chunks": (array.chunks[0], (n_columns,))} if n_columns else {"drop_axis": 1}
     empty = np.empty((0, n_columns) if n_columns else 0, dtype)
     return array.map_blocks(
-        partial(_answer, model=model, name=name), dtype=dtype, meta=empty, **whole
+        partial(_answer, columns=columns, model=model, name=name), dtype=dtype, meta=empty, **whole
     )
 
 
-def _answer(block: Any, model: Any, name: str) -> Any:
-    checked = checked_chunk(block, "a chunk")
+def _answer(block: Any, columns: NDArray[Any] | None, model: Any, name: str) -> Any:
+    checked = checked_chunk(block, "a chunk", columns)
     if not checked.shape[0]:
         checked_like = scipy.sparse.csr_array((1, checked.shape[1]))
         return getattr(model, name)(checked_like)[:0]

@@ -127,7 +127,15 @@ class Samples(Problem):
 
 
 class LazySamples(Samples):
-    """The same of a Dask array: its rows go from their chunks to their ranks, past the client."""
+    """The same of a Dask array: its rows go from their chunks to their ranks, past the client.
+
+    Attributes
+    ----------
+    columns : ndarray of object, or None
+        Names of the features, for errors in chunks.
+    """
+
+    columns: NDArray[Any] | None = None
 
     def fingerprint(self) -> str:
         """Name of the array, and a digest of targets and weights."""
@@ -142,14 +150,14 @@ class LazySamples(Samples):
     def outputs(self, of_rows: Callable[[Any], NDArray[Any]]) -> NDArray[np.float64]:
         """The same, computed on the chunks of the samples."""
         shown = self.X.map_blocks(
-            outputs_of_chunk, of_rows, dtype=np.float64,
+            outputs_of_chunk, of_rows, self.columns, dtype=np.float64,
             chunks=(self.X.chunks[0], (np.nan,)), meta=np.empty((0, 0)),
         )  # fmt: skip
         return np.asarray(shown.compute())
 
     def rows_of(self, members: Sequence[NDArray[np.int64]]) -> Any:
         """Rows of each rank, as a Dask collection."""
-        return ranks_of_chunks(self.X, members, self.target, self.weight)
+        return ranks_of_chunks(self.X, members, self.target, self.weight, self.columns)
 
     def bytes_of(self, members: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
         """Nothing is known before the chunks are read."""

@@ -1,0 +1,74 @@
+"""Samples in Dask collections that cannot be learnt from: the error names chunk and column."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from daskpart import LinearRegression, LogisticRegression, MLPClassifier
+from daskpart.errors import InputError
+
+LOCAL = {"n_ranks": 2, "transport": "local"}
+RANDOM = np.random.default_rng(0)
+FRAME = pd.DataFrame(RANDOM.normal(size=(60, 3)), columns=["age", "height", "income"])
+Y = (FRAME.age > 0).astype(int)
+
+
+def with_one(value):
+    """The frame with a value that is no number in its column of heights."""
+    frame = FRAME.copy()
+    if value is not np.nan:
+        frame["height"] = frame.height.astype("Float64" if value is pd.NA else object)
+    frame.loc[41, "height"] = value
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (np.nan, "Input contains NaN"),
+        ("tall", "could not convert string to float: 'tall'"),
+        (pd.NA, "'NAType'"),
+    ],
+)
+def test_what_is_no_number_in_a_dask_frame_is_told_with_its_column(value, words):
+    import dask.dataframe as dd
+
+    lazy = dd.from_pandas(with_one(value), npartitions=3)
+    with pytest.raises(InputError, match=f"begins at row 40: .*{words}.*, in column 'height'"):
+        LogisticRegression(**LOCAL).fit(lazy, Y)
+    fitted = MLPClassifier(max_iter=1, **LOCAL).fit(FRAME, Y)
+    with pytest.raises(InputError, match=f"in a chunk: .*{words}.*, in column 'height'"):
+        fitted.predict(lazy).compute()
+    good = dd.from_pandas(FRAME, npartitions=3)
+    with pytest.raises(InputError, match=f"{words}.*, in column 'height'"):
+        LinearRegression(**LOCAL).fit(good, FRAME.age, eval_set=(lazy, FRAME.age))
+
+
+def test_of_columns_without_names_the_number_is_told():
+    import dask.array as da
+
+    X = FRAME.to_numpy(copy=True)
+    X[33, 2] = np.inf
+    X = np.hstack([X, np.zeros((60, 50))])
+    lazy = da.from_array(X, chunks=(20, -1))
+    for blocks in (lazy, lazy.map_blocks(_sparse_block)):
+        with pytest.raises(InputError, match=r"begins at row 20: .* infinity .*, in column 2$"):
+            LinearRegression(**LOCAL).fit(blocks, Y)
+
+
+def _sparse_block(block):
+    import sparse
+
+    return sparse.COO.from_numpy(block)
+
+
+@pytest.mark.parametrize("value", [np.nan, pd.NA])
+def test_predictions_for_rows_in_memory_name_row_and_column_as_fits_do(value):
+    fitted = LogisticRegression(**LOCAL).fit(FRAME, Y)
+    for call in (fitted.predict, lambda X: fitted.fit(X, Y)):
+        with pytest.raises(InputError, match=r"NaN\. The first is in row 41, column 'height'"):
+            call(with_one(value))
+    with pytest.raises(InputError, match="column 'height' of X holds text"):
+        fitted.predict(with_one("tall"))
