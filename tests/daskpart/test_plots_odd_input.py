@@ -146,6 +146,16 @@ def test_counts_and_names_of_classes_do_not_overlap(ax):
     assert {label.get_rotation() for label in other.get_xticklabels()} == {90}
 
 
+@pytest.mark.parametrize("n_short", [2, 5, 13])
+def test_short_names_of_classes_do_not_overlap_a_long_one(n_short, ax):
+    names = [*"abcdefghijklmn"[:n_short], "perhaps, as it seems"]
+    names.insert(n_short // 2, names.pop())
+    plots.confusion(np.full((n_short + 1, n_short + 1), 12), names, ax=ax)
+    ax.figure.canvas.draw()
+    boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
+    assert all(one.x1 <= other.x0 for one, other in zip(boxes, boxes[1:], strict=False))
+
+
 def test_classes_without_a_colour_are_named_as_others(ax):
     plots.embedding(np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 15, ax=ax)
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
