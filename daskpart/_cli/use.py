@@ -45,7 +45,7 @@ def load_model(folder: Path) -> Any:
             return getattr(daskpart, kind).load(path)
         except ReadError as error:
             reason = error
-            if f"holds a {next(k for k in _KINDS if k != kind)}" not in str(error):
+            if f"of class {next(k for k in _KINDS if k != kind)}," not in str(error):
                 break
     raise InputError(f"{folder} holds no model of users and items ({reason})")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,7 +70,7 @@ def confusion(counts: ArrayLike, classes: Sequence[Any], *, ax: Axes | None = No
             ax.text(j, i, count, ha="center", va="center", color=colour, fontsize=7)
     some = classes if len(table) <= _MOST_NAMES else []
     names = [plain(shortened(str(each))) for each in some]
-    beside = zip(names, names[1:], strict=False)  # each reaches half its length to either side
+    beside = pairwise(names)  # each reaches half its length to either side
     widest = max(((len(one) + len(other)) / 2 + 1 for one, other in beside), default=0)
     upright = len(names) * widest <= _MOST_LETTERS
     ax.set_xticks(range(len(names)), names, rotation=0 if upright else 90, fontsize=7)

@@ -77,7 +77,7 @@ def load_model(cls: type[_Model], path: str | os.PathLike) -> _Model:
     header = _header(folder)
     if header["class"] != cls.__name__:
         raise ReadError(
-            f"{folder} holds a {header['class']}, not a {cls.__name__}: load it with "
+            f"{folder} holds a model of class {header['class']}, not {cls.__name__}: load it with "
             f"{header['class']}.load."
         )
     known = set(cls._get_param_names())  # type: ignore[attr-defined]

@@ -62,7 +62,7 @@ def test_version(capsys, run_cli):
     [
         (("partition", "absent.mtx"), "absent.mtx: no such file"),
         (("fit", "mf", "absent.data"), "'python-source'"),
-        (("fit", "mf", "x", "--resume"), "resume=True needs checkpoint_path"),
+        (("fit", "mf", "x", "--resume"), "--resume needs --checkpoint-path"),
         (("fit", "mf", "x", "--checkpoint-path", "run.txt"), "must end in one of .npz, .zarr"),
         (("fit", "mf", "python-source", "--patience", "2"), "patience needs validation"),
         (("fit", "mf", "x", "--cluster", "somewhere"), "nor HOST:PORT"),

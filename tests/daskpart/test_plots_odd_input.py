@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -153,7 +154,7 @@ def test_short_names_of_classes_do_not_overlap_a_long_one(n_short, ax):
     plots.confusion(np.full((n_short + 1, n_short + 1), 12), names, ax=ax)
     ax.figure.canvas.draw()
     boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
-    assert all(one.x1 <= other.x0 for one, other in zip(boxes, boxes[1:], strict=False))
+    assert all(one.x1 <= other.x0 for one, other in pairwise(boxes))
 
 
 def test_classes_without_a_colour_are_named_as_others(ax):

@@ -88,7 +88,7 @@ def test_save_and_load(case, tmp_path):
     for other in MODELS.values():
         kind = type(other.make())
         if kind is not type(model):
-            with pytest.raises(ReadError, match=f"holds a {type(model).__name__}"):
+            with pytest.raises(ReadError, match=f"holds a model of class {type(model).__name__}"):
                 kind.load(tmp_path / "model")
 
 

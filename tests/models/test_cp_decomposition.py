@@ -395,7 +395,7 @@ def test_save_and_load(fitted, tensor, tmp_path):
     assert again.get_params() == fitted.get_params()
     assert repr(again.comm_report_) == repr(fitted.comm_report_)
     assert again.n_iter_ == 4
-    with pytest.raises(ReadError, match="holds a CPDecomposition"):
+    with pytest.raises(ReadError, match="holds a model of class CPDecomposition"):
         daskpart.MatrixFactorization.load(tmp_path / "model")
 
 

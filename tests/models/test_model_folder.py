@@ -289,7 +289,9 @@ def test_load_refuses_what_it_cannot_trust(model, tmp_path):
     class Other(Model):
         pass
 
-    with pytest.raises(ReadError, match=r"holds a Model, not a Other: load it with Model\.load"):
+    with pytest.raises(
+        ReadError, match=r"holds a model of class Model, not Other: load it with Model\.load"
+    ):
         Other.load(tmp_path / "model")
     for change, message in (
         ({"results": {"x_": {"form": "part", "class": "os:system", "file": "a"}}}, "does not know"),
