@@ -159,7 +159,8 @@ def iteration(
     model = _with_direction(comm, model)
     loss, slope, step = _known(comm, comm.map(start_of, model))
     low, high, n_tries = 0.0, float("inf"), 0
-    found = slope >= 0  # no way down: it is there, as far as can be told
+    finite = np.isfinite(slope)  # minus infinity where a square of the gradient is too large
+    found = slope >= 0 or not finite  # no way down: it is there, as far as can be told
     while not found and n_tries < MAX_TRIES:
         n_tries += 1
         model = comm.update(set_tried, model, step=step)
@@ -182,7 +183,7 @@ def iteration(
     moved = slope < 0 and found
     change = norm / scale if moved else 0.0
     measured = {"loss": loss, "change": change, "gradient": norm, "evaluations": n_tries}
-    return model, Step(measured, finite=not broken, enough=change < tolerance)
+    return model, Step(measured, finite=finite and not broken, enough=change < tolerance)
 
 
 def _evaluated(comm: Communicator, rows: PerRank, model: PerRank, fit: Lbfgs) -> PerRank:
@@ -411,7 +412,8 @@ def add_combination(
 
 def start_of(model: LbfgsModel) -> NDArray[np.float64]:
     """Loss and slope along the direction, and the first step to try."""
-    slope = float(model.gradient @ model.direction)
+    with np.errstate(over="ignore", invalid="ignore"):  # it is told
+        slope = float(model.gradient @ model.direction)
     step = 1.0
     if not model.order and slope:
         step = min(1.0, 1.0 / np.sqrt(-slope))  # the direction is the gradient
@@ -426,7 +428,8 @@ def set_tried(model: LbfgsModel, *, step: float) -> LbfgsModel:
 
 def judgement(model: LbfgsModel) -> NDArray[np.float64]:
     """Loss and slope there."""
-    return np.array([model.tried_loss, model.tried_gradient @ model.direction])
+    with np.errstate(over="ignore", invalid="ignore"):  # then the step was too long
+        return np.array([model.tried_loss, model.tried_gradient @ model.direction])
 
 
 def accept(model: LbfgsModel) -> LbfgsModel:

@@ -90,7 +90,10 @@ class LinearText(Text):
         """What to do when weights diverged."""
         scale = "scale the features (StandardScaler, MaxAbsScaler)"
         if isinstance(self._fit, Lbfgs):
-            return f"weights became NaN or infinite. Scale y where it is large, and {scale}."
+            return (
+                "the loss, its gradient or the square of that is too large for a number. Scale y "
+                f"where it is large, and {scale}."
+            )
         return (
             f"weights became NaN or infinite. Lower eta0, {scale}, or take optimizer='adagrad' "
             "or solver='lbfgs'."

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from daskpart import LinearRegression, LogisticRegression
+from daskpart.errors import DivergenceError
 from daskpart.models.linear.lbfgs import (
     N_PAIRS,
     add_combination,
@@ -117,3 +118,13 @@ def test_a_warm_start_is_held_against_gradients_of_its_own_data(before):
         model.fit(X, X @ [1.0, 2.0, 3.0])
     model.set_params(solver="lbfgs").fit(X, y)
     np.testing.assert_allclose(model.coef_, [3e-5, 2e-5, 1e-5], rtol=1e-3)
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "sgd"])
+@pytest.mark.parametrize("size", [1e160, 1e200, 1e300])
+def test_features_too_large_to_be_squared_are_told_without_a_word_of_numpy(solver, size):
+    X = np.random.default_rng(0).normal(size=(60, 3)) * size
+    for model in (LogisticRegression(), LinearRegression()):
+        model.set_params(solver=solver, n_ranks=2, transport="local")
+        with pytest.raises(DivergenceError, match=r"in epoch 1: .*scale the features"):
+            model.fit(X, (X[:, 0] > 0).astype(int))
