@@ -36,11 +36,19 @@ def group(keys: NDArray, values: NDArray, n_keys: int) -> tuple[NDArray, NDArray
 
 
 def group_pairs(
-    items: NDArray, parts: NDArray, counts: NDArray, n_items: int, n_parts: int
+    items: NDArray, parts: NDArray, counts: NDArray | None, n_items: int, n_parts: int
 ) -> tuple[NDArray, NDArray, NDArray]:
-    """Compress (item, part, count) triples: parts sorted, counts of equal pairs added."""
-    pairs = coo_array((counts, (items, parts)), shape=(n_items, n_parts)).tocsr()
-    pairs.sort_indices()
+    """Compress (item, part) pairs: parts sorted, counts of equal pairs added; None: once each."""
+    if counts is None and 4 * n_items * n_parts <= len(items):
+        # a counter for each pair that can be: quicker than to sort those that are
+        place = items.astype(np.int64)
+        place *= n_parts
+        place += parts
+        pairs = csr_array(np.bincount(place, minlength=n_items * n_parts).reshape(n_items, n_parts))
+    else:
+        times = np.ones(len(items), np.int64) if counts is None else counts
+        pairs = coo_array((times, (items, parts)), shape=(n_items, n_parts)).tocsr()
+        pairs.sort_indices()
     return pairs.indptr.astype(np.int64), pairs.indices.astype(np.int32, copy=False), pairs.data
 
 

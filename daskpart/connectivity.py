@@ -188,12 +188,12 @@ class Connectivity:
         part_ids = ids_below(parts, n_parts, "part")
         if len(item_ids) != len(part_ids):
             raise InputError(f"{len(item_ids)} items and {len(part_ids)} parts: give pairs")
-        sizes = amounts(counts, len(item_ids), "count")
-        if not sizes.all():
+        times = None if counts is None else amounts(counts, len(item_ids), "count")
+        if times is not None and not times.all():
             raise InputError(
-                f"count {int(np.argmin(sizes))} is 0: leave out pairs that do not occur"
+                f"count {int(np.argmin(times))} is 0: leave out pairs that do not occur"
             )
-        pointer, sorted_parts, added = group_pairs(item_ids, part_ids, sizes, n_items, n_parts)
+        pointer, sorted_parts, added = group_pairs(item_ids, part_ids, times, n_items, n_parts)
         return cls(pointer, sorted_parts, added, n_parts, amounts(costs, n_items, "cost"))
 
     @classmethod

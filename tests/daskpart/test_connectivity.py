@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
@@ -140,6 +140,24 @@ def test_random_owners_repeat_and_depend_on_the_seed():
     assert first == connectivity.with_random_owners(3)
     assert first != connectivity.with_random_owners(4) and first != connectivity
     assert np.bincount(first.owners).min() >= 8
+
+
+@given(st.data(), st.integers(0, 6), st.integers(1, 5))
+def test_equal_pairs_are_counted(data, n_items, n_parts):
+    """Many or few of each: both ways to group them give the same."""
+    pair = st.tuples(st.integers(0, max(n_items - 1, 0)), st.integers(0, n_parts - 1))
+    pairs = data.draw(st.lists(pair, max_size=150 if n_items else 0))
+    items, parts = (np.array([each[axis] for each in pairs], int) for axis in (0, 1))
+    found = Connectivity.from_pairs(items, parts, n_items, n_parts)
+    times = Counter(pairs)
+    assert found.counts.tolist() == [times[each] for each in sorted(times)]
+    assert found.parts.tolist() == [part for _, part in sorted(times)]
+    assert np.diff(found.pointer).tolist() == [
+        sum(item == each for item, _ in times) for each in range(n_items)
+    ]
+    given_counts = Connectivity.from_pairs(items, parts, n_items, n_parts, np.ones(len(items), int))
+    assert found == given_counts
+    assert found.counts.dtype == given_counts.counts.dtype == np.int64
 
 
 @given(seeds)
