@@ -15,13 +15,19 @@ round of messages straight to their destination, and "hypercube", the same rows 
 Blocks may be rows of unequal number: then `counts`, the same plain numbers on every rank, says
 how many (MPI's allgatherv, reduce_scatter and alltoallv). Plans are prepared on the first call for
 a pattern, and cached. Rounds are counted under the name of the collective; a row is a block, or one
-of its rows where counts are given.
+of its rows where counts are given. Of rows that travel, each has a number and an owner:
+
+    allgather   2 ranks, 2 and 1 rows     rows 0 1 │ 2           owned by their rank, all share
+    broadcast   root 1                    row  0                 owned by rank 1, all share
+    alltoall    2 ranks, one row each     rows 0→0 0→1 1→0 1→1   each with one receiver
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -31,27 +37,29 @@ from daskpart._floor.checks import one_of, whole_number, without_mask
 from daskpart.errors import InputError
 
 from .communicator import Communicator, PerRank
-from .dense_plans import (
-    Layout,
-    allgather_plan,
-    alltoall_plan,
-    block_layouts,
-    broadcast_plan,
-    exchange_counts,
-    exchange_layouts,
-    exchange_numbering,
-    row_counts,
-)
 from .hypercube import embed
 from .messages import Inbox, PreparedPlan
 from .operations import expand, reduce
-from .plan import Plan
+from .plan import Plan, Round
+from .point_to_point import expand_plan
 from .reduction import SUM, Reduction, require_reduction
 from .texts import collective
 
 ALGORITHMS = ("hypercube", "direct")
-# a plan, the numbering of each rank's rows, the layout of each rank
+# a plan, the numbers of the rows in each rank's array, the layout of each rank
 Pattern = tuple[Plan, list[NDArray[np.int64]], list[Any]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a rank's own rows stand in its array."""
+
+    rank: int
+    begin: int  # of the rows that it gives, those in begin:end are its own
+    end: int
+    n_given: int
+    n_room: int  # rows in its array in all
+    n_before: int  # where its own stand among those that it gets
 
 
 @collective
@@ -84,7 +92,7 @@ def allgather(
     InputError
         If blocks disagree with each other or with counts; names the ranks.
     """
-    rows = row_counts(communicator.n_ranks, counts)
+    rows = _row_counts(communicator.n_ranks, counts)
     prepared, layouts = _prepared(communicator, "allgather", algorithm, rows, _of_blocks)
     held = communicator.map(_with_room, values, layouts, stacked=counts is None)
     return expand(communicator, prepared, held)
@@ -118,7 +126,7 @@ def reduce_scatter(
         Shape ``(*block)``, a plain number for blocks that are numbers, or ``(counts[rank], *row)``.
     """
     require_reduction(reduction)
-    rows = row_counts(communicator.n_ranks, counts)
+    rows = _row_counts(communicator.n_ranks, counts)
     prepared, layouts = _prepared(
         communicator, "reduce-scatter", algorithm, rows, partial(_of_blocks, reduces=True)
     )
@@ -153,7 +161,7 @@ def alltoall(
     PerRank of arrays
         Shape ``(n_ranks, *block)``, or with counts ``(rows that the rank gets, *row)``.
     """
-    table = exchange_counts(communicator.n_ranks, counts)
+    table = _exchange_counts(communicator.n_ranks, counts)
     prepared, layouts = _prepared(communicator, "alltoall", algorithm, table, _of_exchange)
     held = communicator.map(_with_room, values, layouts, own_first=True)
     held = expand(communicator, prepared, held)
@@ -210,18 +218,84 @@ def _prepared(
 
 
 def _of_blocks(rows: NDArray[np.int64], *, reduces: bool = False) -> Pattern:
-    plan = allgather_plan(len(rows), rows.tolist())
-    numbering = [np.arange(plan.n_items)] * len(rows)
-    return plan.reversed() if reduces else plan, numbering, block_layouts(rows)
+    """Every rank has room for all rows, in order of their owners."""
+    plan = allgather_plan(rows)
+    total, ends = plan.n_items, np.cumsum(rows).tolist()
+    layouts = [
+        Layout(rank, end - n_rows, end, n_rows, total, end - n_rows)
+        for rank, (end, n_rows) in enumerate(zip(ends, rows.tolist(), strict=True))
+    ]
+    return plan.reversed() if reduces else plan, [np.arange(total)] * len(rows), layouts
 
 
 def _of_exchange(table: NDArray[np.int64]) -> Pattern:
-    return alltoall_plan(len(table), table), exchange_numbering(table), exchange_layouts(table)
+    """Every rank has the rows that it gives, then room for those that it gets from others."""
+    n_ranks, numbering, layouts = len(table), [], []
+    cells = np.split(np.arange(table.sum()), np.cumsum(table)[:-1])
+    for rank in range(n_ranks):
+        given = cells[rank * n_ranks : (rank + 1) * n_ranks]
+        from_others = [cells[r * n_ranks + rank] for r in range(n_ranks) if r != rank]
+        numbering.append(np.concatenate(given + from_others))
+        begin, n_before = int(table[rank, :rank].sum()), int(table[:rank, rank].sum())
+        end = begin + int(table[rank, rank])
+        n_given = int(table[rank].sum())
+        layouts.append(Layout(rank, begin, end, n_given, len(numbering[-1]), n_before))
+    return alltoall_plan(table), numbering, layouts
 
 
 def _of_root_alone(root: NDArray[np.int64], *, n_ranks: int) -> Pattern:
     numbering = [np.zeros(1, dtype=np.int64)] * n_ranks
     return broadcast_plan(n_ranks, int(root)), numbering, list(range(n_ranks))
+
+
+def allgather_plan(rows: NDArray[np.int64]) -> Plan:
+    """Expand of so many rows of each rank to all others; reversed, it is the reduce-scatter."""
+    return _shared_by_all(len(rows), np.repeat(np.arange(len(rows)), rows))
+
+
+def broadcast_plan(n_ranks: int, root: int) -> Plan:
+    """Expand of one row from the root to all others."""
+    return _shared_by_all(n_ranks, np.array([root]))
+
+
+def alltoall_plan(table: NDArray[np.int64]) -> Plan:
+    """Expand of ``table[i, j]`` rows from rank i to j, numbered in order of (sender, receiver)."""
+    n_ranks = len(table)
+    sender, receiver = np.divmod(np.repeat(np.arange(n_ranks**2), table.ravel()), n_ranks)
+    travels = np.flatnonzero(sender != receiver)
+    entry = Round.from_transfers(n_ranks, sender[travels], receiver[travels], travels)
+    return Plan("expand", len(sender), (entry,))
+
+
+def _shared_by_all(n_ranks: int, owners: NDArray[Any]) -> Plan:
+    shared = SimpleNamespace(
+        pointer=n_ranks * np.arange(len(owners) + 1, dtype=np.int64),
+        parts=np.tile(np.arange(n_ranks, dtype=np.int32), len(owners)),
+        owners=owners,
+        n_parts=n_ranks,
+    )
+    return expand_plan(shared)
+
+
+def _row_counts(n_ranks: int, counts: Sequence[int] | None) -> NDArray[np.int64]:
+    """Rows of each rank, one by default, checked."""
+    rows = np.ones(n_ranks, dtype=np.int64) if counts is None else np.asarray(counts)
+    if rows.shape != (n_ranks,) or rows.dtype.kind not in "iu" or rows.min() < 0:
+        raise InputError(
+            f"counts must be {n_ranks} whole numbers from 0 on, rows of each rank; got {counts!r}."
+        )
+    return rows.astype(np.int64)
+
+
+def _exchange_counts(n_ranks: int, counts: ArrayLike | None) -> NDArray[np.int64]:
+    """Rows from each rank to each rank, one by default, checked."""
+    table = np.ones((n_ranks, n_ranks), np.int64) if counts is None else np.asarray(counts)
+    if table.shape != (n_ranks, n_ranks) or table.dtype.kind not in "iu" or table.min() < 0:
+        raise InputError(
+            f"counts must be {n_ranks} × {n_ranks} whole numbers from 0 on, rows from each rank to "
+            f"each; got shape {table.shape} of dtype {table.dtype}."
+        )
+    return table.astype(np.int64)
 
 
 # -- steps on one rank ---
