@@ -141,14 +141,9 @@ class CostModel:
         return short + min(share, 1.0) * (long - short)
 
     def gathered(self, n_entries: float, density: float) -> float:
-        """Seconds of a merge of many vectors at once.
+        """Seconds of a merge of many vectors at once, with so many entries all together.
 
-        Parameters
-        ----------
-        n_entries : float
-            Of all vectors together.
-        density : float
-            Share of all indices that the union has.
+        `density` is the share of all indices that the union has.
         """
         entry, lone = self.gathered_entry, self.lone_gathered_entry
         crowd = max(64 * density, 1e-9)
@@ -161,14 +156,7 @@ class CostModel:
         Two sparse vectors of as many entries, and two dense ones, cost the same where
         entries · (bytes · β + 2 γ_merge) = n · (bytes · β + γ_dense).
         With β alone this is the δ of Renggli (2017); with γ alone his observation that combining
-        sparse vectors stops to pay at some percent (§5.2.5).
-
-        Parameters
-        ----------
-        size : int
-            n, the length of the vector.
-        dtype : dtype
-            Of its values.
+        sparse vectors stops to pay at some percent (§5.2.5). `size` is n, the length of the vector.
         """
         item = np.dtype(dtype).itemsize
         pair, length = item + index_type(size).itemsize, item * size
@@ -180,16 +168,7 @@ class CostModel:
     def seconds_of(
         self, problem: Problem, steps: Sequence[Step], switch: float | None = None
     ) -> float:
-        """Predicted seconds of an algorithm.
-
-        Parameters
-        ----------
-        problem : Problem
-        steps : sequence of Step
-            Of the algorithm, one after the other.
-        switch : float, optional
-            As of `best`.
-        """
+        """Predicted seconds of the steps of an algorithm; `switch` as in `best`."""
         walk = _Walk(self, problem, switch)
         return float(self.start + sum(walk.seconds(step) for step in steps))
 

@@ -97,14 +97,7 @@ class PlanStatistics:
 
     @classmethod
     def of_records(cls, records: Sequence[RoundRecord], n_ranks: int) -> PlanStatistics:
-        """Count the rounds of a plan, one pass over the messages.
-
-        Parameters
-        ----------
-        records : sequence of RoundRecord
-            A round each.
-        n_ranks : int
-        """
+        """Count the rounds of a plan, each a record."""
         totals = [record.totals(n_ranks) for record in records]
         return cls(*(np.stack([found[name] for found in totals]) for name in QUANTITIES[:4]))
 
@@ -113,17 +106,7 @@ class PlanStatistics:
         return getattr(self, quantity).sum(axis=0)
 
     def seconds(self, alpha: float, beta: float, row_bytes: float) -> float:
-        """Time under the α–β model, see the head of this module.
-
-        Parameters
-        ----------
-        alpha : float
-            Seconds a message.
-        beta : float
-            Seconds a byte.
-        row_bytes : float
-            Bytes a row.
-        """
+        """Time under the α–β model, see the head of this module: α a message, β a byte."""
         busy = busy_seconds(vars(self), "rows", alpha, beta * row_bytes)
         return float(busy.max(axis=1).sum())
 
@@ -217,19 +200,7 @@ class Counters:
         rows: ArrayLike,
         nbytes: ArrayLike,
     ) -> None:
-        """Note a round of messages; equal rounds share one `RoundRecord`.
-
-        Parameters
-        ----------
-        label : str
-            What it is counted under.
-        index : int
-            Its place in a plan of several rounds, from 0.
-        source, destination : int[n_messages]
-            Ranks.
-        rows, nbytes : int[n_messages]
-            Of each message.
-        """
+        """Note a round, told as in `RoundRecord`; equal ones share one record."""
         columns = np.array([source, destination, rows, nbytes], np.int64)
         key = label, index, columns.tobytes()
         if key not in self._known:

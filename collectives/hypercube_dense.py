@@ -97,10 +97,10 @@ def _doubling(
     total = values
     for index, exchange in enumerate(exchanges):
         pending = communicator.post_values(exchange, total, _pack_whole, label, index)
-        combine = _combine_whole if index + 1 < len(exchanges) else _combine_last
         total = communicator.collect(
-            pending, None, combine, total, values, reduction=reduction, n_corners=n_corners
-        )
+            pending, None, _combine_whole, total, values, reduction=reduction, n_corners=n_corners,
+            is_last=index + 1 == len(exchanges),
+        )  # fmt: skip
     return total
 
 
@@ -109,19 +109,16 @@ def _pack_whole(value: Any, source: int, destinations: list[int]) -> list[Payloa
 
 
 def _combine_whole(
-    inbox: ValueInbox, value: Any, given: Any, *, reduction: Reduction, n_corners: int
-) -> NDArray[Any]:
-    """The value after a round, read-only, so that the next message takes it uncopied."""
+    inbox: ValueInbox, value: Any, given: Any, *, reduction: Reduction, n_corners: int,
+    is_last: bool,
+) -> Any:  # fmt: skip
+    """The value after a round: read-only, so that the next message takes it uncopied."""
     total = _combined(inbox, np.asarray(value), reduction, n_corners)
+    if is_last:
+        return _as_given(total, given)
     if inbox.sources:
         total.flags.writeable = False
     return total
-
-
-def _combine_last(
-    inbox: ValueInbox, value: Any, given: Any, *, reduction: Reduction, n_corners: int
-) -> Any:
-    return _as_given(_combined(inbox, np.asarray(value), reduction, n_corners), given)
 
 
 def _combined(

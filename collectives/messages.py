@@ -71,16 +71,7 @@ class Inbox:
 
 @dataclass(frozen=True, eq=False)
 class RankMessages:
-    """One rank's messages of one round of a plan, in local positions.
-
-    Attributes
-    ----------
-    rank : int
-    destinations, sources : list of int
-        Rising.
-    out_positions, in_positions : list of int64 array
-        One array a destination, or source.
-    """
+    """One rank's messages of one round of a plan: ranks, rising, and local positions for each."""
 
     rank: int
     destinations: list[int]
@@ -321,19 +312,7 @@ class Exchange:
 
     @classmethod
     def from_pairs(cls, n_ranks: int, pairs: Iterable[tuple[int, int]]) -> Exchange:
-        """Who sends to whom, by pairs.
-
-        Parameters
-        ----------
-        n_ranks : int
-        pairs : iterable of (int, int)
-            Source and destination of each message, in any order.
-
-        Raises
-        ------
-        InputError
-            For what is no pair, or no rank.
-        """
+        """Of the (source, destination) of each message, in any order."""
         held = sorted(pairs)
         if wrong := [pair for pair in held if len(pair) != 2]:
             raise InputError(f"Pairs are (source, destination); got {wrong[0]!r}.")

@@ -266,17 +266,7 @@ class Plan:
         ]  # fmt: skip
 
     def predicted_seconds(self, alpha: float, beta: float, row_bytes: float) -> float:
-        """Seconds of the plan when a message of b bytes takes α + βb, round after round.
-
-        Parameters
-        ----------
-        alpha : float
-            Seconds a message.
-        beta : float
-            Seconds a byte.
-        row_bytes : float
-            Bytes a row.
-        """
+        """Seconds of the plan when a message of b bytes takes α + βb, round after round."""
         return self.statistics().seconds(alpha, beta, row_bytes)
 
     def traffic(self) -> NDArray[np.int64]:

@@ -50,24 +50,10 @@ class Reduction:
     def combined(
         self, low: NDArray[Any], high: NDArray[Any], out: NDArray[Any] | None = None
     ) -> NDArray[Any]:
-        """Two arrays combined.
+        """Two arrays of one shape and dtype combined, `low` of the lower rank.
 
-        Parameters
-        ----------
-        low, high : ndarray
-            Of one shape and dtype; `low` is of the lower rank.
-        out : ndarray, optional
-            Where to write to; may be one of them. Default: a new array.
-
-        Returns
-        -------
-        ndarray
-            Of their shape and dtype.
-
-        Raises
-        ------
-        InputError
-            For strings, which would be cut off.
+        Written to `out`, which may be one of them, else to a new array. InputError for strings,
+        which would be cut off.
         """
         if low.dtype.kind in "USV":
             raise InputError(

@@ -25,53 +25,28 @@ if TYPE_CHECKING:
 
 
 class Arrivals(NamedTuple):
-    """What becomes of the rows of one message that may meet copies; places are those in it.
+    """What becomes of the rows of one message that may meet copies; places are those in it."""
 
-    Attributes
-    ----------
-    first, first_slots : int64 array
-        Rows that are the first copy here, and their slots.
-    meeting, meeting_slots : int64 array
-        Rows that meet a copy which waits in its slot.
-    ending, ending_positions : int64 array
-        Rows that end here, and their positions in the state.
-    """
-
-    first: NDArray[np.int64]
+    first: NDArray[np.int64]  # rows that are the first copy here
     first_slots: NDArray[np.int64]
-    meeting: NDArray[np.int64]
+    meeting: NDArray[np.int64]  # rows that meet a copy which waits in its slot
     meeting_slots: NDArray[np.int64]
-    ending: NDArray[np.int64]
-    ending_positions: NDArray[np.int64]
+    ending: NDArray[np.int64]  # rows that end here
+    ending_positions: NDArray[np.int64]  # in the state
 
 
 @dataclass(frozen=True, eq=False)
 class RankRoutes:
-    """Where rows start, meet and end at one rank.
-
-    Attributes
-    ----------
-    rank : int
-    routed : int32 array of shape (n_slots,)
-        Routed rows that pass the rank, rising; slot = place in here.
-    start_positions, start_slots : int64 array of shape (n_starting,)
-        Slot ``start_slots[i]``, rising, begins with row ``start_positions[i]`` of the state.
-    sources : list of int
-        Ranks that rows which end here come from, rising: their owner or sharer, not the last hop.
-    end_positions, end_slots : list of int64 array
-        One array a source.
-    arrivals : list of list of Arrivals
-        Of each round those of each source; empty where copies are not combined.
-    """
+    """Where rows start, meet and end at one rank."""
 
     rank: int
-    routed: NDArray[np.int32]
-    start_positions: NDArray[np.int64]
-    start_slots: NDArray[np.int64]
-    sources: list[int]
-    end_positions: list[NDArray[np.int64]]
+    routed: NDArray[np.int32]  # rows that pass the rank, rising; slot = place in here
+    start_positions: NDArray[np.int64]  # rows of the state that start here
+    start_slots: NDArray[np.int64]  # of each of them, rising
+    sources: list[int]  # that rows which end here come from, rising: owner or sharer, not last hop
+    end_positions: list[NDArray[np.int64]]  # one array a source
     end_slots: list[NDArray[np.int64]]
-    arrivals: list[list[Arrivals]]
+    arrivals: list[list[Arrivals]]  # of each round by source; empty where copies don't combine
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,33 +57,20 @@ LOCAL_KINDS = ("dense", "unring")  # steps without messages
 
 @dataclass(frozen=True)
 class Step:
-    """One step on all ranks.
+    """One step on all ranks."""
 
-    Attributes
-    ----------
-    kind : str
-        "split", "join", "swap", "fold", "unfold", "ring-down", "ring-up" exchange messages;
-        "dense" and "unring" are local.
-    n_parts : int
-        Ranks that take part, and ranges that the vector is cut into.
-    degree : int
-        Size of a team; of a ring step, its number.
-    span : int
-        Ranges that a rank holds: after a split, before a join; of a swap, the distance.
-    nearest_first : bool
-        Of splits and joins by 2: the first split is between neighbours, and not between ranks that
-        are P/2 apart, so that values combine in the order of swaps; ranges are then in order of the
-        ranks' bits, read backwards.
-    by_entries : bool
-        Ranges are cut where the vector says (`Stream.cuts`), if it does, so that each holds as many
-        entries; they are else as long as each other.
-    """
-
+    # "split", "join", "swap", "fold", "unfold", "ring-down", "ring-up"; without messages "dense"
+    # and "unring"
     kind: str
-    n_parts: int
-    degree: int = 1
-    span: int = 1
+    n_parts: int  # ranks that take part, and ranges that the vector is cut into
+    degree: int = 1  # size of a team; of a ring step, its number
+    span: int = 1  # ranges that a rank holds after a split, before a join; distance of a swap
+    # of splits and joins by 2: the first split is between neighbours, not between ranks that are
+    # P/2 apart, so that values combine in the order of swaps; ranges are then in order of the
+    # ranks' bits, read backwards
     nearest_first: bool = False
+    # ranges are cut where the vector says (`Stream.cuts`), if it does, so that each holds as many
+    # entries; they are else as long as each other
     by_entries: bool = False
 
 

@@ -135,17 +135,7 @@ class Stream:
     def replaced(
         self, values: NDArray[Any], indices: NDArray[Any] | None, lower: int, upper: int
     ) -> Stream:
-        """Another content for a range of the same vector.
-
-        Parameters
-        ----------
-        values : ndarray
-            Of the entries; of all of the range where `indices` is None.
-        indices : ndarray or None
-            Rising, at least `lower` and below `upper`; None: dense.
-        lower, upper : int
-            The range.
-        """
+        """Another content for a range of the same vector, told as in a `Stream`."""
         of_vector = (self.shape, self.cuts)
         return Stream(self.size, values, indices, self.neutral, lower, upper, *of_vector)
 
@@ -280,13 +270,7 @@ def index_type(size: int) -> np.dtype[Any]:
 def combined(streams: Sequence[Stream], reduction: Reduction, density: float) -> Stream:
     """Streams of one range combined, each index in the order of the sequence.
 
-    Parameters
-    ----------
-    streams : sequence of Stream
-        At least one.
-    reduction : Reduction
-    density : float
-        Switch to dense where this share of the range has entries.
+    Dense where entries are at least the share `density` of the range.
     """
     if any(stream.is_dense for stream in streams):
         return _onto_dense(streams, reduction)

@@ -123,13 +123,7 @@ class Timeline:
         return dict(sorted(total.items(), key=lambda entry: -entry[1]))
 
     def between(self, begin: float, end: float) -> Timeline:
-        """A part of it; spans that begin before or end after it are cut.
-
-        Parameters
-        ----------
-        begin, end : float
-            Seconds since the first span began.
-        """
+        """From `begin` to `end`, in seconds since the first span began; other spans are cut."""
         part = Timeline(self.n_ranks)
         begin, end = self.begin + begin, self.begin + end
         for span in self.spans:

@@ -55,16 +55,7 @@ class Feedback:
 
     @classmethod
     def zeros(cls, size: int, dtype: DTypeLike = np.float32, rank: int = 0) -> Feedback:
-        """Of a rank that has sent everything.
-
-        Parameters
-        ----------
-        size : int
-            Entries of a gradient.
-        dtype : dtype
-            Of a gradient.
-        rank : int
-        """
+        """Of a rank that has sent everything of gradients of this size and dtype."""
         return cls(np.zeros(size, dtype), rank)
 
 
@@ -100,14 +91,9 @@ class _Selection(ABC):
 
     @abstractmethod
     def selected(self, values: NDArray[Any], feedback: Feedback | None = None) -> NDArray[np.int64]:
-        """Indices of what is sent, rising, int64.
+        """Indices of what is sent of gradient and residual added, rising.
 
-        Parameters
-        ----------
-        values : ndarray of shape (size,)
-            Gradient and residual added.
-        feedback : Feedback, optional
-            Rank and step, where chance has a part in it.
+        The rank and step of `feedback` count where chance has a part in it.
         """
 
 

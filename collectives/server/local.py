@@ -40,19 +40,12 @@ class _Stopped(Exception):
 
 
 class Turns:
-    """Whose call is next, by a checked schedule; the lock of all shards.
-
-    Attributes
-    ----------
-    history : list of int
-        Rank of each call so far.
-    error : BaseException or None
-        What no rank can go on after: of an update rule, or of a schedule that can't be followed.
-    """
+    """Whose call is next, by a checked schedule; the lock of all shards."""
 
     def __init__(self, n_ranks: int, schedule: Schedule, timeout: float) -> None:
         self.n_ranks, self.timeout = n_ranks, timeout
-        self.history: list[int] = []
+        self.history: list[int] = []  # rank of each call so far
+        # what no rank can go on after: of an update rule, or of a schedule that can't be followed
         self.error: BaseException | None = None
         self._free = schedule is None
         self._stalest = isinstance(schedule, str) and schedule == "stalest"

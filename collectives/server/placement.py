@@ -68,18 +68,9 @@ class Directory:
 
 
 def place_items(placement: Any, n_items: int, n_shards: int) -> Directory:
-    """The directory of a placement that a user gives.
+    """The directory of a placement that a user gives: "hashed", shards by id, or a `Partition`.
 
-    Parameters
-    ----------
-    placement : "hashed", array of shape (n_items,), or an object with `assignment` and `n_parts`
-        A `Partition` of the ids, for example.
-    n_items, n_shards : int
-
-    Raises
-    ------
-    InputError
-        If it is of another length, for another number of shards, or names a shard that is not.
+    InputError if it is of another length, for another number of shards, or names none of them.
     """
     if isinstance(placement, str):
         if placement != "hashed":

@@ -30,31 +30,18 @@ _ANSWER_SECONDS = 20.0  # a scheduler that is silent for so long is taken for go
 
 
 class Cluster:
-    """The workers that ranks are placed on.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        Synchronous.
-    placement : sequence of str
-        Worker address of each rank.
-    """
+    """The workers that ranks are placed on, as a synchronous client sees them."""
 
     def __init__(self, client: Client, placement: Sequence[str]) -> None:
         self.client = client
-        self.placement = tuple(placement)
+        self.placement = tuple(placement)  # worker address of each rank
         self.workers = list(dict.fromkeys(self.placement))
         _leave_the_worker_pool()
 
     def wait(self, futures: Sequence[Future]) -> None:
-        """Until all are finished.
+        """Until all are finished; raises what a task raised.
 
-        Raises
-        ------
-        WorkerLostError
-            If a worker that holds ranks left, or the cluster forgot a value.
-        Exception
-            What a task raised.
+        WorkerLostError if a worker that holds ranks left, or the cluster forgot a value.
         """
         if futures:
             self.watched(lambda: _all_finished(futures))

@@ -25,21 +25,14 @@ _HANDLES = (PerRank, Replicated, Pending, Communicator)
 
 
 class Held:
-    """A value on the ranks, at the driver; they hold it until nobody here does.
-
-    Attributes
-    ----------
-    number : tuple of int
-    unsent : list of bytes or None
-        A pickled value a rank, which travels with the first run that uses it.
-    placed : list of Future or None
-        Instead, values that lie on the ranks' workers until the ranks have taken them.
-    """
+    """A value on the ranks, at the driver; they hold it until nobody here does."""
 
     __slots__ = ("__weakref__", "_dropped", "number", "placed", "unsent")
 
     def __init__(self, number: Number, dropped: deque[Number]) -> None:
         self.number, self._dropped = number, dropped
+        # a pickled value a rank, which travels with the first run that uses it; or instead futures
+        # of what lies on the ranks' workers, until the ranks have taken it
         self.unsent: list[bytes] | None = None
         self.placed: list[Any] | None = None
 

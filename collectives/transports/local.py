@@ -124,7 +124,9 @@ class LocalCommunicator(Communicator):
         if state is not None:
             states = _overwritable(state)
             state.spent = True
-        self._wait_for(source, destination, posted, pending.label)
+        arrival = self._clock.copy()
+        np.maximum.at(arrival, destination, posted[source])
+        self._set_forward(arrival, pending.label)
 
         def step(rank: int) -> Any:
             half = self._half(pending, rank)
@@ -187,13 +189,6 @@ class LocalCommunicator(Communicator):
             value.content if isinstance(value, PerRank) else [value.content] * self.n_ranks
             for value in values
         ]
-
-    def _wait_for(
-        self, source: np.ndarray, destination: np.ndarray, posted: np.ndarray, label: str
-    ) -> None:
-        arrival = self._clock.copy()
-        np.maximum.at(arrival, destination, posted[source])
-        self._set_forward(arrival, label)
 
     def _set_forward(self, clock: np.ndarray, label: str) -> None:
         """Each rank waits until its clock shows this."""

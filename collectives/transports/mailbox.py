@@ -38,19 +38,11 @@ class Call(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Where a rank is in a run, for who looks from outside.
+    """Where a rank is in a run, for who looks from outside."""
 
-    Attributes
-    ----------
-    waiting : (Call, source) or None
-        What it waits for; None too for a message of an earlier run, which was posted there.
-    sent, came : dict of rank to int
-        Messages of this run to each rank, and from each.
-    """
-
-    waiting: tuple[Call, Hashable] | None
-    sent: dict[int, int]
-    came: dict[int, int]
+    waiting: tuple[Call, Hashable] | None  # for what source; None too for what was posted earlier
+    sent: dict[int, int]  # messages of this run to each rank
+    came: dict[int, int]  # and from each
 
 
 class RunStopped(RuntimeError):
@@ -58,26 +50,12 @@ class RunStopped(RuntimeError):
 
 
 class Mailbox:
-    """Messages to one rank.
-
-    Parameters
-    ----------
-    rank : int
-    timeout : float
-        Seconds that one wait may take.
-
-    Attributes
-    ----------
-    run : int
-        The present run.
-    waiting : (Call, source) or None
-        What the rank waits for now.
-    """
+    """Messages to one rank; one wait takes at most `timeout` seconds."""
 
     def __init__(self, rank: int, timeout: float) -> None:
         self.rank, self.timeout = rank, timeout
-        self.run = 0
-        self.waiting: tuple[Call, Hashable] | None = None
+        self.run = 0  # the present one
+        self.waiting: tuple[Call, Hashable] | None = None  # for what source now
         self._arrived: dict[tuple[int, int, Hashable], tuple[str, Any]] = {}
         self._latest: dict[Hashable, Call] = {}  # of each rank
         self._sent: dict[int, int] = {}  # messages of this run to each rank
@@ -136,14 +114,8 @@ class Mailbox:
     def take(self, call: Call, source: Hashable) -> Any:
         """Wait for a message and take it out.
 
-        Raises
-        ------
-        InputError
-            If the other rank is in another call, or past this one without a message.
-        RunStopped
-            If the run was stopped meanwhile.
-        TimeoutError
-            After `timeout` seconds; names both ranks.
+        InputError if the other rank is in another call, or past this one without a message;
+        RunStopped if the run was stopped meanwhile; TimeoutError after `timeout` seconds.
         """
         limit = monotonic() + self.timeout
         with self._condition:
@@ -227,14 +199,8 @@ def find_deadlock(standings: dict[int, Standing], ended: set[int]) -> str | None
     """Why a run can't go on, if it can't: a rank waits for one that has ended, or in a circle.
 
     A rank to which a message of that one is on its way, be it large and slow, does not count.
-    Standings may be of slightly different times, so only what two looks find alike is sure.
-
-    Parameters
-    ----------
-    standings : dict of rank to Standing
-        Of the ranks that have begun the run.
-    ended : set of int
-        Ranks whose text has ended.
+    Standings are of the ranks that have begun the run, `ended` those whose text has. They may be of
+    slightly different times, so only what two looks find alike is sure.
     """
     waiting = {rank: _in_vain(rank, standings) for rank in standings}
     for first in sorted(waiting):

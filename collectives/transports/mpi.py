@@ -49,12 +49,7 @@ _sched_yield = getattr(os, "sched_yield", None)
 class WorkerGroup:
     """The MPI side of one worker process: a communicator between the workers of all ranks.
 
-    Parameters
-    ----------
-    members : tuple of int
-        Ranks of the worker processes in MPI.COMM_WORLD, rising.
-    name : str
-        Of the session, hexadecimal.
+    `members` are their ranks in MPI.COMM_WORLD, rising, `name` is the session's, hexadecimal.
     """
 
     def __init__(self, members: tuple[int, ...], name: str) -> None:
@@ -123,12 +118,7 @@ def worker_group(members: tuple[int, ...], name: str) -> WorkerGroup:
 class MpiEndpoint(Endpoint):
     """One rank's messages over MPI; see `rank.Endpoint`.
 
-    Parameters
-    ----------
-    session : Session
-    rank : int
-    processes : tuple of int
-        Rank of each rank's worker in MPI.COMM_WORLD.
+    `processes` are the ranks in MPI.COMM_WORLD of each rank's worker.
     """
 
     def __init__(self, session: on_worker.Session, rank: int, processes: tuple[int, ...]) -> None:

@@ -37,24 +37,11 @@ def places_by_threads(
     seconds: float = 0.0,
     oversubscribe: bool = False,
 ) -> list[str]:
-    """Workers of the ranks: round-robin, each worker as often as it has threads.
+    """Workers of the ranks, as wished for, or round-robin, each as often as it has threads.
 
-    Parameters
-    ----------
-    client : distributed.Client
-    n_ranks : int
-    placement : sequence of str, optional
-        As wished for.
-    seconds : float
-        How long to wait for workers with threads enough: they may be on their way.
-    oversubscribe : bool
-        Whether ranks may share threads: once each has its rank, all get another one.
-
-    Raises
-    ------
-    InputError
-        If the ranks, or the ranks placed on one worker, exceed the threads; with `oversubscribe`,
-        if there is no worker.
+    Waits so many seconds for workers with threads enough: they may be on their way. With
+    `oversubscribe` ranks may share threads: once each has its rank, all get another one. InputError
+    if the ranks, or those placed on one worker, exceed the threads; or where there is no worker.
     """
     limit = monotonic() + seconds
     with workers_called_for(client):

@@ -21,12 +21,7 @@ from daskpart._floor.blas import one_blas_thread
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
 from daskpart.collectives.cost_model import CostModel
 from daskpart.collectives.counters import Counters, value_bytes
-from daskpart.collectives.messages import (
-    Exchange,
-    RankExchange,
-    RankMessages,
-    slices_of_rank,
-)
+from daskpart.collectives.messages import Exchange, RankExchange, RankMessages, slices_of_rank
 from daskpart.collectives.plan import Plan
 from daskpart.collectives.timeline import BLOCKED, COMPUTING, SENDING, name_of, time_of
 from daskpart.errors import InputError
@@ -66,33 +61,17 @@ class Endpoint(Protocol):
 
 @dataclass(frozen=True)
 class Request:
-    """One run, as the driver asks for it.
-
-    Attributes
-    ----------
-    run : int
-    call : bytes
-        ``(text, values, static)``, pickled with `handles.dumps`.
-    keys : dict of Number to list
-        Values that lie on the ranks' workers under a Dask key, one a rank.
-    dropped : tuple of Number
-        Values that nobody needs any more.
-    everyone : bool
-        Whether the driver wants what every rank's text returns, and not only rank 0's.
-    recording : bool
-        Whether times are noted for a timeline.
-    cost_model : CostModel or None
-    afresh : bool
-        The run before failed, so ranks may have cached different things, and hold what it gave.
-    """
+    """One run, as the driver asks for it."""
 
     run: int
-    call: bytes
+    call: bytes  # (text, values, static), pickled with `handles.dumps`
+    # of values that lie on the ranks' workers: a Dask key a rank
     keys: dict[Number, list[Any]] = field(default_factory=dict)
-    dropped: tuple[Number, ...] = ()
-    everyone: bool = False
-    recording: bool = False
+    dropped: tuple[Number, ...] = ()  # values that nobody needs any more
+    everyone: bool = False  # whether the driver wants the result of every rank, not only of rank 0
+    recording: bool = False  # whether times are noted for a timeline
     cost_model: CostModel | None = None
+    # the run before failed, so ranks may have cached different things, and hold what it gave
     afresh: bool = False
 
 
@@ -109,31 +88,19 @@ class RoundShare(NamedTuple):
 
 @dataclass
 class Answer:
-    """What a rank says at the end of a run.
-
-    Attributes
-    ----------
-    result : bytes or uint8 ndarray, or None
-        What the text returned, pickled; of rank 0, or of everyone.
-    error : Exception or None
-    spent : set of Number
-        Of the values that the driver gave, those that the text has spent.
-    rounds : list of int
-        One a round that was posted: its share's place in `shares`. All ranks make the same calls,
-        so place i is the same round on every rank.
-    spans : list of tuple
-        For a timeline: kind, name, begin, end, bytes.
-    """
+    """What a rank says at the end of a run."""
 
     rank: int
-    result: Any = None
+    result: Any = None  # what the text returned, pickled; of rank 0, or of everyone
     error: Exception | None = None
-    spent: set[Number] = field(default_factory=set)
+    spent: set[Number] = field(default_factory=set)  # of the driver's values, by the text
+    # of each round that was posted its share's place in `shares`: all ranks make the same calls, so
+    # place i is the same round on every rank
     rounds: list[int] = field(default_factory=list)
     shares: dict[RoundShare, int] = field(default_factory=dict)
     seconds_computing: float = 0.0
     seconds_blocked: float = 0.0
-    spans: list[tuple] = field(default_factory=list)
+    spans: list[tuple] = field(default_factory=list)  # kind, name, begin, end, bytes
     cost_model: CostModel | None = None
 
     @property
@@ -147,14 +114,7 @@ class Answer:
 class RankCommunicator(Communicator):
     """One rank of a run; what a text gets as its first argument.
 
-    Parameters
-    ----------
-    rank, n_ranks : int
-    endpoint : Endpoint
-    mailbox : Mailbox
-        Says when a run is stopped.
-    fetch : callable, optional
-        Gives a value that lies on this worker under a Dask key.
+    `mailbox` says when a run is stopped, `fetch` gives what lies on this worker under a Dask key.
     """
 
     is_rank = True

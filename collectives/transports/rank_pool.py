@@ -24,14 +24,7 @@ from daskpart.errors import InputError
 
 
 class RankPool:
-    """A few threads that run steps rank by rank.
-
-    Parameters
-    ----------
-    n_ranks : int
-    n_threads : int
-        1 runs the ranks one after another in the calling thread, in rising order.
-    """
+    """A few threads that run steps rank by rank; 1 is the calling one, with ranks in order."""
 
     def __init__(self, n_ranks: int, n_threads: int) -> None:
         self.n_ranks = n_ranks

@@ -12,13 +12,7 @@ from daskpart._floor.checks import finite_number
 
 
 def time_limits(timeout: float | None, start_seconds: float | None) -> tuple[float, float]:
-    """The seconds that were given, else those of Dask's configuration, else 600 and 30.
-
-    Raises
-    ------
-    InputError
-        For what is no finite number above 0.
-    """
+    """The seconds that were given, else those of Dask's configuration, else 600 and 30."""
     found = []
     for name, given, usual in (("timeout", timeout, 600.0), ("start-seconds", start_seconds, 30.0)):
         seconds = dask.config.get(f"daskpart.{name}", usual) if given is None else given

@@ -59,27 +59,13 @@ Packed = tuple[bytes, Any]  # a pickled answer, and the pickled result of its te
 
 @dataclass(frozen=True)
 class SessionSpec:
-    """One communicator.
-
-    Attributes
-    ----------
-    run_id : str
-        Its name.
-    placement : tuple of str
-        Worker address of each rank.
-    endpoint : callable
-        ``endpoint(session, rank)`` gives the rank's `Endpoint`.
-    timeout : float
-        Seconds that one wait for a message may take.
-    start_seconds : float
-        Seconds in which all ranks must run.
-    """
+    """One communicator."""
 
     run_id: str
-    placement: tuple[str, ...]
-    endpoint: Callable[[Session, int], Endpoint]
-    timeout: float
-    start_seconds: float
+    placement: tuple[str, ...]  # worker address of each rank
+    endpoint: Callable[[Session, int], Endpoint]  # makes that of a rank
+    timeout: float  # seconds that one wait for a message may take
+    start_seconds: float  # in which all ranks must run
 
 
 def task_key(run_id: str, rank: int) -> tuple[str, int]:
