@@ -7,8 +7,9 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array, issparse
+from scipy.sparse import coo_array, csr_array, issparse
 
+from daskpart.containers.coordinates import is_a
 from daskpart.errors import InputError
 
 
@@ -67,6 +68,36 @@ def refuse_times(X: Any) -> None:
             f"{what} holds times ({kind}): features are numbers; give what matters of them, such "
             "as the hour, the day of the week or days since a date, or leave it out"
         )
+
+
+def scipy_rows(X: Any) -> Any:
+    """Rows of pydata/sparse as scipy has them; anything else as it is.
+
+    Raises
+    ------
+    InputError
+        If what is not stored is not 0.
+    """
+    if not is_a(X, "sparse", "SparseArray"):
+        return X
+    if X.fill_value != 0:
+        raise InputError(
+            f"X is a sparse array with fill value {X.fill_value}: a feature that is not stored is "
+            "0. Give X.todense(), or a sparse array with fill_value=0"
+        )
+    return X.asformat("coo").to_scipy_sparse()
+
+
+def canonical_rows(X: Any) -> csr_array:
+    """Csr rows that have each of their features once, in rising order, as a copy if they had not.
+
+    Steps square values and gradients entry by entry: one in two pieces would count as less.
+    """
+    rows = csr_array(X)
+    if not rows.has_canonical_format:
+        rows = rows.copy()  # the arrays may be the caller's
+        rows.sum_duplicates()
+    return rows
 
 
 def refused(error: ValueError, X: Any, y: Any = None) -> InputError:

@@ -25,6 +25,7 @@ from daskpart.containers.matrix import (
 )
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 from daskpart.models.base.labels import LabelIndex
+from daskpart.models.base.problem import scipy_rows
 from daskpart.readers.dialect import EDGES, choose_columns
 
 from .operators import narrow
@@ -357,14 +358,10 @@ def frames_in_memory(data: Any) -> Any:
 
 
 def read_features(X: Any) -> tuple[Any, NDArray[Any] | None]:
-    """Features as a numpy or scipy CSR array (or a DataFrame), and the names of its rows."""
+    """Features as a numpy or scipy array (or a DataFrame), and the names of its rows."""
     names = names_of_rows(X)
     if is_a(X, "xarray", "DataArray"):
         X = X.data
     if is_a(X, "dask.array", "Array"):
         X = X.compute()
-    if hasattr(X, "asformat") and not scipy.sparse.issparse(X) and hasattr(X, "coords"):
-        X = X.tocsr()
-    elif type(X).__name__ == "GCXS":
-        X = X.tocoo().tocsr()
-    return X, names
+    return scipy_rows(X), names

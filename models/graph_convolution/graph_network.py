@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
@@ -26,7 +27,7 @@ from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.plan import FitPlan, check_partitioner
-from daskpart.models.base.problem import refuse_times, refused
+from daskpart.models.base.problem import canonical_rows, refuse_times, refused
 from daskpart.models.base.session import client_for
 from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
@@ -345,6 +346,7 @@ class GraphNetwork(DistributedEstimator):
                 X = validate_data(self, X, accept_sparse="csr", dtype=dtypes, reset=reset)
             except ValueError as error:
                 raise refused(error, given) from error
+            X = canonical_rows(X) if issparse(X) else X  # dropout draws by row and column
             order = in_order(read.names, that_name(names, read.names, X.shape[0]), "features")
             X = X if order is None else X[order]
         nobody = np.zeros(read.adjacency.shape[0], bool)

@@ -10,7 +10,6 @@ server that lie elsewhere. M. Li, D. Andersen, A. Smola (Parsa), 2015, §2.
 
 from __future__ import annotations
 
-from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,10 +62,6 @@ def placed_rows(problem: Samples, name: str, n_ranks: int, random_state: int) ->
             "workers: give partitioner='random', or what compute() returns"
         )
     is_file = isinstance(problem, FileSamples)
-    if not is_file and not problem.X.has_canonical_format:  # an entry in pieces is one feature
-        problem = copy(problem)
-        problem.X = problem.X.copy()
-        problem.X.sum_duplicates()
     data: Any = problem.file if isinstance(problem, FileSamples) else problem.X
     if name == "connectivity":
         if is_file:

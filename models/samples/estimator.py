@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from dask.base import is_dask_collection
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils._param_validation import StrOptions
@@ -32,7 +31,13 @@ from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.labels import sorting_labels
 from daskpart.models.base.plan import FitPlan
-from daskpart.models.base.problem import is_lazy, refuse_times, refused
+from daskpart.models.base.problem import (
+    canonical_rows,
+    is_lazy,
+    refuse_times,
+    refused,
+    scipy_rows,
+)
 from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State
 from daskpart.models.optimisation.aggregation import (
@@ -192,7 +197,7 @@ class SampleModel(DistributedEstimator):
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         target, n_outputs, classes = self._targets(y, classes)
         weight, class_weights = self._weights(weight, y, classes, class_weights)
-        return Samples(csr_array(X), target, n_outputs, weight, classes, class_weights)
+        return Samples(canonical_rows(X), target, n_outputs, weight, classes, class_weights)
 
     def _weights(
         self, sample_weight: NDArray[np.float64], y: Any, classes: Any, class_weights: Any
@@ -382,11 +387,12 @@ class SampleModel(DistributedEstimator):
 def plain_rows(X: Any) -> Any:
     """Rows of pydata/sparse, alone or in a DataArray, as scipy has them; others as they are.
 
-    InputError for dates and durations.
+    InputError for dates, durations, and values other than 0 that are not stored.
     """
     refuse_times(X)
     array = X.data if hasattr(X, "coords") and hasattr(X, "dims") else X
-    return array.to_scipy_sparse() if hasattr(array, "to_scipy_sparse") else X
+    plain = scipy_rows(array)
+    return X if plain is array else plain
 
 
 def is_lazy_or_file(X: Any) -> bool:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from daskpart._floor.rank_tasks import RankCollection, Task, TaskRef
 from daskpart.containers.dask_blocks import gathered_by_part
 from daskpart.errors import InputError
-from daskpart.models.base.problem import refuse_times
+from daskpart.models.base.problem import canonical_rows, refuse_times, scipy_rows
 
 from .rows import RankRows, rank_rows
 
@@ -128,10 +128,9 @@ def checked_chunk(block: Any, name: str, columns: NDArray[Any] | None = None) ->
     InputError
         For NaN, infinity, or what are no numbers; says in which chunk and which column.
     """
-    if hasattr(block, "to_scipy_sparse"):
-        block = block.to_scipy_sparse()
+    block = scipy_rows(block)
     try:
-        return scipy.sparse.csr_array(_checked(block))
+        return canonical_rows(_checked(block))
     except (TypeError, ValueError) as error:
         column = _first_refused_column(block)
         named = column if columns is None else repr(columns[column])

@@ -9,10 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+import sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 from test_graph_convolution import N, features, graph, labels, model, weights_of
+from test_samples_containers import in_pieces
 
 from daskpart import GCNClassifier, LogisticRegression, MLPClassifier
 from daskpart.errors import DaskpartWarning, InputError
@@ -238,3 +240,15 @@ def test_a_score_needs_a_fit():
     for loss in ("classes", "numbers"):
         with pytest.raises(NotFittedError):
             model(loss=loss).score(features(), labels(loss), graph=graph())
+
+
+def test_features_in_any_container_give_the_same():
+    X, own = features(), {"dropout": 0.4, "first_product": "each"}
+    expected = model(**own).fit(scipy.sparse.csr_array(X), labels(), graph=graph())
+    pieces = in_pieces(X, np.random.default_rng(0))
+    for held in (pieces, sparse.DOK.from_numpy(X), sparse.GCXS.from_numpy(X)):
+        found = model(**own).fit(held, labels(), graph=graph())
+        np.testing.assert_allclose(weights_of(found), weights_of(expected), rtol=1e-9, atol=1e-12)
+    filled = sparse.COO.from_numpy(X + 1, fill_value=1)
+    with pytest.raises(InputError, match="X is a sparse array with fill value 1"):
+        model().fit(filled, labels(), graph=graph())
