@@ -355,6 +355,23 @@ def test_lists_in_a_parquet_file_are_no_ids(tmp_path: Path, columns: tuple[str, 
         daskpart.read(path)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        pandas.date_range("2024-01-01", periods=2),
+        pandas.date_range("2024-01-01", periods=2, tz="Europe/Berlin"),
+        pandas.to_timedelta([1, 2], unit="s"),
+        pandas.array([True, None], dtype="boolean"),
+    ],
+)
+def test_times_in_a_parquet_file_are_no_ratings(tmp_path: Path, values: Any) -> None:
+    """Pandas makes numbers of them, such as microseconds since 1970."""
+    path = tmp_path / "x.parquet"
+    pandas.DataFrame({"user": ["a", "b"], "item": [1, 2], "when": values}).to_parquet(path)
+    with pytest.raises(ReadError, match=r"row 0: expected a finite rating .*, found (Time|True)"):
+        daskpart.read(path)
+
+
 def test_extents_that_are_too_small(tmp_path: Path) -> None:
     tensor, examples = tmp_path / "x.tns", tmp_path / "x.libsvm"
     tensor.write_text("2 3 1.5\n")
