@@ -23,6 +23,7 @@ from .layers import Layer, Weights, shapes_by_name
 # multiply-add with weights takes, and how many of it a number of attention takes (its powers above
 # all); in round figures, as CPUs differ
 DENSE, ATTENTION = 0.5, 10
+LOSS_ROWS = 8192  # of outputs whose loss is taken at a time: what is made of them stays in a cache
 
 # parameters that outputs depend on
 ANSWERED_BY = ("hidden", "layer", "layer_options", "activation", "symmetrize")
@@ -197,7 +198,7 @@ class Network:
             Vertices of a rank, vertices of others that it reads, rows that it sends, nonzeros of
             its rows of Â, and vertices that it trains on.
         """
-        found = self.layers[-1].n_outputs * (n_own + 2 * n_trained)
+        found = self.layers[-1].n_outputs * (n_own + 2 * np.minimum(n_trained, LOSS_ROWS))
         for place, layer in enumerate(self.layers):
             width = layer.width if layer.n_backward else 0
             there = (layer.n_outputs + layer.message_values + width) * n_own

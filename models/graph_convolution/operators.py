@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+from numpy.typing import NDArray
 
 from daskpart._floor.checks import one_of
 from daskpart.errors import InputError
@@ -41,13 +42,14 @@ def operator_of(kind: str, adjacency: Any, dtype: str, epsilon: float = 0.0) -> 
     if kind == "mean":
         degrees = np.asarray(adjacency.sum(axis=1), np.float64).ravel()
         inverse = np.divide(1, degrees, out=np.zeros(n), where=degrees > 0)
-        return _csr(scipy.sparse.diags_array(inverse) @ adjacency, dtype)
+        return _csr(_scaled(adjacency, inverse), dtype)
     if kind == "pattern":
         return _csr(with_loops(adjacency), dtype)
     looped = adjacency + (1 + epsilon) * scipy.sparse.eye_array(n, format="csr")
     if kind == "normalised":
-        root = scipy.sparse.diags_array(1 / np.sqrt(np.asarray(looped.sum(axis=1)).ravel()))
-        looped = root @ looped @ root
+        root = 1 / np.sqrt(np.asarray(looped.sum(axis=1)).ravel())
+        looped = _scaled(looped, root)
+        looped.data *= root[looped.indices]
     return _csr(looped, dtype)
 
 
@@ -60,6 +62,13 @@ def with_loops(adjacency: Any) -> Any:
     found = ones + scipy.sparse.eye_array(adjacency.shape[0], dtype=np.int8, format="csr")
     found.data[:] = 1
     found.sort_indices()
+    return found
+
+
+def _scaled(matrix: Any, factors: NDArray[np.float64]) -> Any:
+    """A CSR array with each row multiplied by a factor: quicker than a product with a diagonal."""
+    found = matrix.astype(np.float64)
+    found.data *= np.repeat(factors, np.diff(matrix.indptr))
     return found
 
 

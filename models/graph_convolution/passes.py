@@ -21,7 +21,7 @@ from daskpart.collectives import Communicator, PerRank
 from daskpart.collectives.messages import PreparedPlan
 from daskpart.models.networks.activations import ACTIVATIONS
 
-from .network import Network
+from .network import LOSS_ROWS, Network
 from .ranks import RankGraph
 from .rows import Dropout, Rows
 
@@ -272,15 +272,20 @@ def last_gradient(
 def _of_loss(
     targets: RankTargets, outputs: NDArray[Any], network: Network
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """The gradient of the loss by all outputs, and its sums; what it takes is gone behind it."""
-    rows, values = targets.training, targets.training_values
-    gradient = np.zeros_like(outputs)
-    if not rows.size:
-        return gradient, np.zeros(network.n_sums)
-    sums, of_rows = network.loss.sums_and_gradient(outputs[rows], values)
-    of_rows /= network.n_terms
-    gradient[rows] = of_rows
+    """The gradient of the loss by all outputs, and its sums."""
+    gradient, sums = np.zeros_like(outputs), np.zeros(network.n_sums)
+    for rows, values in _in_blocks(targets.training, targets.training_values):
+        of_block, of_rows = network.loss.sums_and_gradient(outputs[rows], values)
+        sums += of_block
+        of_rows /= network.n_terms
+        gradient[rows] = of_rows
     return gradient, sums
+
+
+def _in_blocks(*arrays: NDArray[Any]) -> Iterator[tuple[NDArray[Any], ...]]:
+    """Arrays in blocks of rows, side by side."""
+    for begin in range(0, len(arrays[0]), LOSS_ROWS):
+        yield tuple(array[begin : begin + LOSS_ROWS] for array in arrays)
 
 
 def previous_gradient(
@@ -322,7 +327,7 @@ def flat(back: Gradient, *, dtype: str) -> NDArray[Any]:
 
 def validation_sums(data: RankData, last: Boundary, *, network: Network) -> NDArray[np.float64]:
     """Loss sums of the vertices to validate on."""
-    rows = data.targets.validation
-    if not rows.size:
-        return np.zeros(network.n_sums)
-    return network.loss.sums(last.value[rows], data.targets.validation_values)
+    sums = np.zeros(network.n_sums)
+    for rows, values in _in_blocks(data.targets.validation, data.targets.validation_values):
+        sums += network.loss.sums(last.value[rows], values)
+    return sums
