@@ -291,9 +291,9 @@ def gradients(n_features: int, n_samples: int, n_ranks: int) -> list[Stream]:
     found = []
     for rank, piece in enumerate(pieces(learner(n_ranks), *power_law(n_features, n_samples))):
         part = {**piece.state.cut({"rank": [np.array([r]) for r in range(n_ranks)]}, n_ranks)[rank]}
-        model = steps.first_model({**part, "mass": 0.0, "count": 0.0}, piece.rows, sgd=piece.sgd)
-        model = steps.begin_epoch(model, number=1, sgd=piece.sgd)
-        model = steps.forward(model, piece.rows, step=0, sgd=piece.sgd)
+        model = steps.first_model({**part, "mass": 0.0, "count": 0.0}, piece.rows, fit=piece.sgd)
+        model = steps.begin_epoch(model, number=1, fit=piece.sgd)
+        model = steps.forward(model, piece.rows, step=0, fit=piece.sgd)
         found.append(steps.gradient_of(model))
     return found
 

@@ -44,7 +44,7 @@ def pieces(model: Any, X: Any, y: Any) -> list[Piece]:
     state = model._first_state(problem, plan)
     every = problem.rows_of(plan.members)
     given = model._options(plan, problem)
-    fit = steps.bounded_by([steps.squares_of(rows, sgd=given) for rows in every], sgd=given)
+    fit = steps.bounded_by([steps.squares_of(rows, fit=given) for rows in every], fit=given)
     return [Piece(rows, state, fit) for rows in every]
 
 
@@ -53,21 +53,21 @@ def train(world: MPI.Comm, piece: Piece, n_steps: int) -> tuple[list[float], dic
     rows, fit = piece.rows, piece.sgd
     ranks = [np.array([rank]) for rank in range(world.size)]
     part = piece.state.cut({"rank": ranks}, world.size)[world.rank]
-    model = steps.first_model(part, rows, sgd=fit)
+    model = steps.first_model(part, rows, fit=fit)
     seconds, done = [], 0
     world.Barrier()
     for number in range(1, n_steps + 1):
         begin = perf_counter()
         rates = fit.schedule.rates(done + 1, fit.n_steps, number)
-        model = steps.begin_epoch(model, number=number, sgd=fit)
+        model = steps.begin_epoch(model, number=number, fit=fit)
         for step in range(fit.n_steps):
-            model = steps.forward(model, rows, step=step, sgd=fit)
+            model = steps.forward(model, rows, step=step, fit=fit)
             total = added(world, steps.gradient_of(model))
             done += 1
             model = steps.move(
-                model, total, rows, rate=float(rates[step]), step=step, number=done, sgd=fit
+                model, total, rows, rate=float(rates[step]), step=step, number=done, fit=fit
             )
-        model = steps.end_epoch(model, sgd=fit)
+        model = steps.end_epoch(model, fit=fit)
         allreduce(world, steps.measures_of(model))
         seconds.append(perf_counter() - begin)
     return seconds, {"weights": (np.arange(len(model.weights)), model.weights)}

@@ -35,7 +35,7 @@ from daskpart.models.samples.rows import in_columns
 
 from .delayed_blocks import DelayedBlocks
 from .lbfgs import MAX_TRIES, N_PAIRS, Lbfgs
-from .losses import Loss
+from .losses import Loss, mean_loss
 from .placement import PARTITIONERS, placed_rows, random_rows
 from .server import BlocksText, ServerConnection, SgdServerText
 from .sgd import ANEW, MEAN_BEGAN, Sgd
@@ -503,9 +503,9 @@ class LinearModel(SampleModel):
 
         def evaluate(state: LinearState) -> dict[str, float]:
             how = {"coefficients": state.coefficients, "intercepts": state.intercepts}
-            scores = held.outputs(partial(scores_of_rows, **how))
+            scores = np.array(held.outputs(partial(scores_of_rows, **how)))  # to be spent
             target = in_columns(held.target)
-            return {"validation_loss": loss.mean(scores, target, held.weight, epsilon)}
+            return {"validation_loss": mean_loss(loss.code, epsilon, scores, target, held.weight)}
 
         return evaluate
 

@@ -141,18 +141,6 @@ class Loss:
     steepest: Callable[[float], float] = _one_at_most
     curvature: float = 1.0
 
-    def mean(
-        self,
-        scores: NDArray[np.float64],
-        target: NDArray[np.float64],
-        weight: NDArray[np.float64],
-        epsilon: float = 0.0,
-    ) -> float:
-        """Weighted mean over samples; scores of shape (n_samples, n_outputs), targets a column or
-        as many.
-        """
-        return float(mean_loss(self.code, epsilon, np.array(scores), target, weight))
-
 
 LOSSES = {
     loss.name: loss

@@ -236,7 +236,7 @@ class SgdServerText(ServerText):
         server = self._begin(fit.n_features + 1, row_length=fit.n_outputs, delay=fit.delay)
         comm = server.communicator
         rows = self._rows_on(comm)
-        self._fit = comm.run(bounded, rows, sgd=fit)
+        self._fit = comm.run(bounded, rows, fit=fit)
         parts = [
             {"residual": part["residual"], "steps": state.steps}
             for part in state.cut(self._ranks, comm.n_ranks)

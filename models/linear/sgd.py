@@ -172,34 +172,34 @@ class SgdModel:
         return sum(array.nbytes for array in (*held, *self.slots.values()))
 
 
-def bounded(comm: Communicator, rows: PerRank, *, sgd: Steps) -> Steps:
+def bounded(comm: Communicator, rows: PerRank, *, fit: Steps) -> Steps:
     """The fit with a rate that begins where gradient descent falls; a text."""
-    return comm.fold(comm.map(squares_of, rows, sgd=sgd), bounded_by, sgd=sgd).result()
+    return comm.fold(comm.map(squares_of, rows, fit=fit), bounded_by, fit=fit).result()
 
 
-def squares_of(rows: Rows, *, sgd: LossSteps) -> tuple[float, int]:
+def squares_of(rows: Rows, *, fit: LossSteps) -> tuple[float, int]:
     """Sum of squares of a rank's values, and its samples."""
     total = 0.0
-    for block in in_blocks(rows, sgd.block_rows):
+    for block in in_blocks(rows, fit.block_rows):
         own = block.data[block.pointer[0] : block.pointer[-1]]
         with np.errstate(over="ignore"):  # the fit diverges, which is told
             total += float(np.square(own, dtype=np.float64).sum())
     return total, len(rows)
 
 
-def bounded_by(squares: list[tuple[float, int]], *, sgd: Steps) -> Steps:
+def bounded_by(squares: list[tuple[float, int]], *, fit: Steps) -> Steps:
     """The same from what `squares_of` gave on each rank.
 
     The mean of ‖x‖², with a 1 for the intercept, is taken up to a power of two: so it is the same
     however many ranks added it up.
     """
     mean = sum(total for total, _ in squares) / sum(count for _, count in squares)
-    steepness = sgd.curvature * float(2.0 ** np.ceil(np.log2(1.0 + mean)))
-    return replace(sgd, schedule=sgd.schedule.bounded(1.0 / steepness))
+    steepness = fit.curvature * float(2.0 ** np.ceil(np.log2(1.0 + mean)))
+    return replace(fit, schedule=fit.schedule.bounded(1.0 / steepness))
 
 
 def begin(
-    comm: Communicator, rows: PerRank, parts: PerRank, *, sgd: Sgd, anew: bool
+    comm: Communicator, rows: PerRank, parts: PerRank, *, fit: Sgd, anew: bool
 ) -> tuple[PerRank, PerRank, list[int]]:
     """Model and feedback of every rank from the parts of a state, and the bytes they hold.
 
@@ -207,9 +207,9 @@ def begin(
     which is all that moves them. AdaGrad has no rate to do it by: its step would have no end.
     """
     lacking = None
-    if anew and sgd.is_adaptive and (sgd.l1 or sgd.l2):
-        lacking = allreduce(comm, comm.map(entries_of_features, parts, rows, sgd=sgd)).result() == 0
-    model = comm.map(first_model, parts, rows, sgd=sgd, lacking=lacking)
+    if anew and fit.is_adaptive and (fit.l1 or fit.l2):
+        lacking = allreduce(comm, comm.map(entries_of_features, parts, rows, fit=fit)).result() == 0
+    model = comm.map(first_model, parts, rows, fit=fit, lacking=lacking)
     feedback = comm.map(first_feedback, parts, rows)
     model, feedback = comm.settle(model, feedback)
     return model, feedback, comm.fold(comm.map(bytes_held, model, rows), list).result()
@@ -221,42 +221,42 @@ def epoch(
     changing: tuple[PerRank, PerRank, int, float],
     *,
     number: int,
-    sgd: Sgd,
+    fit: Sgd,
     tolerance: float,
 ) -> tuple[tuple[PerRank, PerRank, int, float], Step]:
     """One pass over the samples."""
     model, feedback, steps, before = changing
-    n_steps = sgd.n_steps
-    rates = sgd.schedule.rates(steps + 1, n_steps, number)
-    model = comm.update(begin_epoch, model, number=number, sgd=sgd)
-    if sgd.is_alone:
-        model = comm.update(run_alone, model, rows, rates=rates, sgd=sgd)
+    n_steps = fit.n_steps
+    rates = fit.schedule.rates(steps + 1, n_steps, number)
+    model = comm.update(begin_epoch, model, number=number, fit=fit)
+    if fit.is_alone:
+        model = comm.update(run_alone, model, rows, rates=rates, fit=fit)
         density = float("nan")
     else:
-        pending, aggregator = None, sgd.aggregator
+        pending, aggregator = None, fit.aggregator
         for step in range(n_steps):
-            model = comm.update(forward, model, rows, step=step, sgd=sgd)
+            model = comm.update(forward, model, rows, step=step, fit=fit)
             gradients = comm.map(gradient_of, model)
             if pending is not None:  # the sum of the step before came while this one was computed
-                model = _moved(comm, model, rows, pending, rates, step - 1, steps, sgd)
+                model = _moved(comm, model, rows, pending, rates, step - 1, steps, fit)
             pending, feedback, aggregator = aggregator.post(comm, gradients, feedback)
-            if not sgd.overlap:
-                model = _moved(comm, model, rows, pending, rates, step, steps, sgd)
+            if not fit.overlap:
+                model = _moved(comm, model, rows, pending, rates, step, steps, fit)
                 pending = None
         if pending is not None:
-            model = _moved(comm, model, rows, pending, rates, n_steps - 1, steps, sgd)
-    model = comm.update(end_epoch, model, sgd=sgd)
+            model = _moved(comm, model, rows, pending, rates, n_steps - 1, steps, fit)
+    model = comm.update(end_epoch, model, fit=fit)
     model, feedback = comm.settle(model, feedback)
     summed = allreduce(comm, comm.map(measures_of, model)).result()
     n_ranks = comm.n_ranks
-    loss = float(summed[0] / sgd.n_samples + summed[1] / n_ranks)
-    if not sgd.is_alone:
+    loss = float(summed[0] / fit.n_samples + summed[1] / n_ranks)
+    if not fit.is_alone:
         density = float(summed[2] / n_ranks / n_steps)
     finite, reached, change = bool(np.isfinite(loss)) and not summed[3], loss, loss - before
-    if sgd.average:  # what tells whether it is enough is the mean, which the steps do not use
+    if fit.average:  # what tells whether it is enough is the mean, which the steps do not use
         reached, change = before, float("nan")
         if finite and tolerance and _is_looked_at(number + 1):
-            reached = float(allreduce(comm, comm.map(loss_at_mean, model, rows, sgd=sgd)).result())
+            reached = float(allreduce(comm, comm.map(loss_at_mean, model, rows, fit=fit)).result())
             change = reached - before
     measured = {
         "loss": loss,
@@ -284,49 +284,49 @@ def _moved(
     rates: NDArray[np.float64],
     step: int,
     before: int,
-    sgd: Sgd,
+    fit: Sgd,
 ) -> PerRank:
     return comm.update(
         move, model, pending.collect(), rows,
-        rate=float(rates[step]), step=step, number=before + step + 1, sgd=sgd,
+        rate=float(rates[step]), step=step, number=before + step + 1, fit=fit,
     )  # fmt: skip
 
 
 # -- steps on one rank ---
 
 
-def entries_of_features(part: Part, rows: Rows, *, sgd: Sgd) -> NDArray[np.int64]:
+def entries_of_features(part: Part, rows: Rows, *, fit: Sgd) -> NDArray[np.int64]:
     """How many entries of each feature a rank has."""
-    n_features = len(part["weights"]) // sgd.n_outputs - 1
+    n_features = len(part["weights"]) // fit.n_outputs - 1
     found = np.zeros(n_features, np.int64)
-    for block in in_blocks(rows, sgd.block_rows):
+    for block in in_blocks(rows, fit.block_rows):
         own = block.indices[block.pointer[0] : block.pointer[-1]]
         found += np.bincount(own, minlength=n_features)
     return found
 
 
 def first_model(
-    part: Part, rows: Rows, *, sgd: Sgd, lacking: NDArray[np.bool_] | None = None
+    part: Part, rows: Rows, *, fit: Sgd, lacking: NDArray[np.bool_] | None = None
 ) -> SgdModel:
     """A rank's model from its part of a state; weights of features that are `lacking` are 0."""
     weights = part["weights"]
     if lacking is not None:
         weights = weights.copy()
-        weights[: -sgd.n_outputs][np.repeat(lacking, sgd.n_outputs)] = 0.0
+        weights[: -fit.n_outputs][np.repeat(lacking, fit.n_outputs)] = 0.0
     size, none = len(weights), np.zeros(0)
-    n_features = size // sgd.n_outputs - 1
-    mean = np.array(part["mean"]) if sgd.average else none
-    if sgd.average and not len(mean):
+    n_features = size // fit.n_outputs - 1
+    mean = np.array(part["mean"]) if fit.average else none
+    if fit.average and not len(mean):
         mean = weights.copy()
     slots = {name: np.array(slot) for name, slot in part["slots"].items()}
     began, mean_began = (int(slots.pop(name, 0)) for name in (BEGAN, MEAN_BEGAN))
     slots.pop(ANEW, None)
-    table = blank_rows(size, _n_columns(sgd), np.float64)
+    table = blank_rows(size, _n_columns(fit), np.float64)
     table[:, WEIGHT] = weights
-    if sgd.is_adaptive:
+    if fit.is_adaptive:
         table[:, ROOT] = slots.pop("roots", 0.0)
-    elif not sgd.is_lazy and not slots:
-        slots = sgd.optimizer.first_slots(_pieces(weights, sgd.n_outputs))
+    elif not fit.is_lazy and not slots:
+        slots = fit.optimizer.first_slots(_pieces(weights, fit.n_outputs))
     return SgdModel(
         table=table,
         mean=mean,
@@ -339,13 +339,13 @@ def first_model(
     )
 
 
-def _n_columns(sgd: Sgd) -> int:
+def _n_columns(fit: Sgd) -> int:
     """Of the table of a model."""
-    if sgd.is_adaptive:
+    if fit.is_adaptive:
         return ROOT + 1
-    if sgd.l1:
+    if fit.l1:
         return LAST + 1
-    return WEIGHT + 1 if sgd.is_alone else GRADIENT + 1
+    return WEIGHT + 1 if fit.is_alone else GRADIENT + 1
 
 
 def first_feedback(part: Part, rows: Rows) -> Feedback:
@@ -359,33 +359,33 @@ def bytes_held(model: Any, rows: Rows) -> int:
     return model.nbytes + rows.nbytes
 
 
-def begin_epoch(model: SgdModel, *, number: int, sgd: Sgd) -> SgdModel:
+def begin_epoch(model: SgdModel, *, number: int, fit: Sgd) -> SgdModel:
     """Begin to measure anew."""
-    model.epoch, model.blocks = number, sgd.blocks(number)
+    model.epoch, model.blocks = number, fit.blocks(number)
     model.loss, model.entries, model.cuts = 0.0, 0, ()
     return model
 
 
-def run_alone(model: SgdModel, rows: Rows, *, rates: NDArray[np.float64], sgd: Sgd) -> SgdModel:
+def run_alone(model: SgdModel, rows: Rows, *, rates: NDArray[np.float64], fit: Sgd) -> SgdModel:
     """All steps of an epoch."""
     for place, block in enumerate(model.blocks.tolist()):
-        own = sgd.rows_of_block(rows, block)
-        order = sgd.order(own, model.epoch, block)
-        of_block = rates[place * sgd.block_steps : (place + 1) * sgd.block_steps]
-        model.loss += run_steps_alone(model, own, order, of_block, sgd)
+        own = fit.rows_of_block(rows, block)
+        order = fit.order(own, model.epoch, block)
+        of_block = rates[place * fit.block_steps : (place + 1) * fit.block_steps]
+        model.loss += run_steps_alone(model, own, order, of_block, fit)
     return model
 
 
 def run_steps_alone(
-    model: SgdModel, own: RankRows, order: NDArray[np.int64], rates: NDArray[np.float64], sgd: Sgd
+    model: SgdModel, own: RankRows, order: NDArray[np.int64], rates: NDArray[np.float64], fit: Sgd
 ) -> float:
     """A step for each of the rates over rows of a block; gives the sum of losses before it."""
-    scores, size = np.empty((sgd.batch_size, sgd.n_outputs)), len(model.table)
+    scores, size = np.empty((fit.batch_size, fit.n_outputs)), len(model.table)
     shared = (
-        *own.arrays, order, sgd.batch_size, rates, sgd.loss, sgd.epsilon, sgd.l1, sgd.l2,
-        sgd.intercept, model.table, model.scalars,
+        *own.arrays, order, fit.batch_size, rates, fit.loss, fit.epsilon, fit.l1, fit.l2,
+        fit.intercept, model.table, model.scalars,
     )  # fmt: skip
-    if not sgd.is_adaptive:
+    if not fit.is_adaptive:
         return float(run_batches(*shared, scores))
     # room for entries of every weight: pages that none reaches cost nothing
     room = np.empty(size, _index_type(size)), np.empty(size, own.dtype)
@@ -397,16 +397,11 @@ def _index_type(size: int) -> np.dtype[Any]:
     return max(index_type(size), np.dtype(np.uint32))
 
 
-def forward(model: SgdModel, rows: Rows, *, step: int, sgd: Sgd) -> SgdModel:
+def forward(model: SgdModel, rows: Rows, *, step: int, fit: Sgd) -> SgdModel:
     """The gradient of a rank's batch, its share of the mean over all ranks."""
-    place, in_block = divmod(step, sgd.block_steps)
-    block = int(model.blocks[place])
-    own = sgd.rows_of_block(rows, block)
-    if not in_block:
-        model.order = sgd.order(own, model.epoch, block)
-    batch = sgd.of_step(model.order, step)
+    own, batch = fit.batch(rows, model, step)
     gradient, loss = gradient_stream(
-        own, batch, 1.0 / sgd.count(step), sgd, model.table, model.scalars, model.touched,
+        own, batch, 1.0 / fit.count(step), fit, model.table, model.scalars, model.touched,
         rows.dtype,
     )  # fmt: skip
     model.gradient = gradient.cut_at(model.cuts)
@@ -415,13 +410,13 @@ def forward(model: SgdModel, rows: Rows, *, step: int, sgd: Sgd) -> SgdModel:
 
 
 def gradient_stream(
-    rows: RankRows, batch: NDArray[np.int64], share: float, sgd: Sgd, table: NDArray[Any],
+    rows: RankRows, batch: NDArray[np.int64], share: float, fit: Sgd, table: NDArray[Any],
     scalars: NDArray[Any], touched: NDArray[Any], dtype: Any,
 ) -> tuple[Stream, float]:  # fmt: skip
     """Gradient of some rows of a block as a stream, and the sum of their losses."""
-    n_outputs, size = sgd.n_outputs, len(table)
+    n_outputs, size = fit.n_outputs, len(table)
     n_touched, loss = accumulate(
-        *rows.arrays, batch, share, sgd.loss, sgd.epsilon, sgd.l1, sgd.l2, sgd.intercept, table,
+        *rows.arrays, batch, share, fit.loss, fit.epsilon, fit.l1, fit.l2, fit.intercept, table,
         scalars, np.empty(n_outputs), touched,
     )  # fmt: skip
     indices = np.empty(n_touched * n_outputs, _index_type(size))
@@ -443,25 +438,25 @@ def _is_same(own: Stream, total: Stream) -> bool:
 
 
 def move(
-    model: SgdModel, total: Stream, rows: Rows, *, rate: float, step: int, number: int, sgd: Sgd
+    model: SgdModel, total: Stream, rows: Rows, *, rate: float, step: int, number: int, fit: Sgd
 ) -> SgdModel:
     """A step along the sum."""
     own, model.gradient = model.gradient, None
-    model.cuts = equal_shares(total, len(sgd.sizes))
-    if not sgd.is_lazy:
+    model.cuts = equal_shares(total, len(fit.sizes))
+    if not fit.is_lazy:
         gradient = total.to_numpy().astype(np.float64, copy=False)
         model.entries += int(np.count_nonzero(gradient))
-        decay = _pieces(sgd.l2 * model.weights, sgd.n_outputs)[0]
+        decay = _pieces(fit.l2 * model.weights, fit.n_outputs)[0]
         gradient[: len(decay)] += decay
-        sgd.optimizer.update(
-            _pieces(model.weights, sgd.n_outputs), _pieces(gradient, sgd.n_outputs), model.slots,
+        fit.optimizer.update(
+            _pieces(model.weights, fit.n_outputs), _pieces(gradient, fit.n_outputs), model.slots,
             rate=rate, number=number - model.began,
         )  # fmt: skip
         return model
-    if sgd.adds_rows and own is not None and _is_same(own, total):
+    if fit.adds_rows and own is not None and _is_same(own, total):
         model.entries += int(np.count_nonzero(total.values))
-        block = sgd.rows_of_block(rows, int(model.blocks[step // sgd.block_steps]))
-        run_steps_alone(model, block, sgd.of_step(model.order, step), np.array([rate]), sgd)
+        block = fit.rows_of_block(rows, int(model.blocks[step // fit.block_steps]))
+        run_steps_alone(model, block, fit.of_step(model.order, step), np.array([rate]), fit)
         return model
     indices = NO_INDICES
     if total.indices is not None:
@@ -469,7 +464,7 @@ def move(
         if indices.dtype.itemsize < 4:
             indices = indices.astype(np.uint32)
     model.entries += apply_step(
-        indices, total.values, rate, sgd.l1, sgd.l2, sgd.n_outputs, model.table, model.scalars
+        indices, total.values, rate, fit.l1, fit.l2, fit.n_outputs, model.table, model.scalars
     )
     return model
 
@@ -480,7 +475,7 @@ def _pieces(vector: NDArray[Any], n_outputs: int) -> list[NDArray[Any]]:
     return [vector[:behind], vector[behind:]]
 
 
-def end_epoch(model: SgdModel, *, sgd: Sgd) -> SgdModel:
+def end_epoch(model: SgdModel, *, fit: Sgd) -> SgdModel:
     """Bring all weights up to date, and take them into the mean.
 
     The mean forgets where it began: of t epochs the last weighs (1 + η) / (t + η), with η = 3
@@ -489,10 +484,10 @@ def end_epoch(model: SgdModel, *, sgd: Sgd) -> SgdModel:
     """
     share = (1 + _FORGETTING) / (model.epoch - model.mean_began + _FORGETTING)
     size, square, largest = fold(
-        sgd.l1, sgd.l2, sgd.n_outputs, model.table, model.scalars, model.mean, share
+        fit.l1, fit.l2, fit.n_outputs, model.table, model.scalars, model.mean, share
     )
     model.finite = largest < _TOO_LARGE
-    model.penalty = sgd.penalty_of(size, square) if model.finite else 0.0
+    model.penalty = fit.penalty_of(size, square) if model.finite else 0.0
     return model
 
 
@@ -502,17 +497,17 @@ def measures_of(model: SgdModel) -> NDArray[np.float64]:
     return np.array([model.loss, model.penalty, density, float(not model.finite)])
 
 
-def loss_at_mean(model: SgdModel, rows: Rows, *, sgd: Sgd) -> float:
+def loss_at_mean(model: SgdModel, rows: Rows, *, fit: Sgd) -> float:
     """A rank's part of the loss with the penalty, at the mean weights."""
-    each = model.mean.reshape(-1, sgd.n_outputs)
+    each = model.mean.reshape(-1, fit.n_outputs)
     total = 0.0
-    for block in in_blocks(rows, sgd.block_rows):
+    for block in in_blocks(rows, fit.block_rows):
         scores = block.matrix(len(each) - 1) @ each[:-1] + each[-1]
         mass = float(block.weight.sum())
         if mass:  # of rows that weigh nothing, or none, there is no mean
-            loss = mean_loss(sgd.loss, sgd.epsilon, scores, block.target, block.weight)
-            total += mass / sgd.n_samples * loss
-    return total + sgd.penalty(model.mean) / len(sgd.sizes)
+            loss = mean_loss(fit.loss, fit.epsilon, scores, block.target, block.weight)
+            total += mass / fit.n_samples * loss
+    return total + fit.penalty(model.mean) / len(fit.sizes)
 
 
 def part_of(model: SgdModel, feedback: Feedback) -> Part:

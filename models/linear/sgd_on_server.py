@@ -64,6 +64,8 @@ class RankSolver:
 
     rows: Rows
     feedback: Feedback
+    epoch: int = 0
+    blocks: NDArray[np.int64] = field(repr=False, default_factory=lambda: np.zeros(0, np.int64))
     order: NDArray[np.int64] = field(repr=False, default_factory=lambda: np.zeros(0, np.int64))
 
 
@@ -87,14 +89,11 @@ def epoch(
     fit: ServerSgd,
 ) -> tuple[float, float]:  # fmt: skip
     """One pass over the rank's samples; gives the sum of their losses, and seconds."""
-    begun, total, blocks = perf_counter(), 0.0, fit.blocks(number)
+    begun, total = perf_counter(), 0.0
+    solver.epoch, solver.blocks = number, fit.blocks(number)
     scales = fit.scales(rates).tolist()
     for step, rate in enumerate(rates.tolist()):
-        place, in_block = divmod(step, fit.block_steps)
-        own = fit.rows_of_block(solver.rows, int(blocks[place]))
-        if not in_block:
-            solver.order = fit.order(own, number, int(blocks[place]))
-        batch = fit.of_step(solver.order, step)
+        own, batch = fit.batch(solver.rows, solver, step)
         if len(batch):  # a rank with fewer samples ends its epoch early, and goes on in step
             share = 1.0 / fit.count(step)
             total += _step(endpoint, solver, own, batch, rate, scales[step], share, fit)

@@ -35,7 +35,7 @@ class LinearText(Text):
         self.session, self._fit, self._tolerance = comm, fit, tolerance
         if isinstance(fit, Sgd):
             self._rows = rows
-            self._fit = comm.run(sgd.bounded, rows, sgd=fit)
+            self._fit = comm.run(sgd.bounded, rows, fit=fit)
         else:
             self._rows = comm.settle(comm.map(by_columns, rows, n_outputs=fit.n_outputs))
         self._ranks = {"rank": [np.array([rank]) for rank in range(comm.n_ranks)]}
@@ -54,22 +54,21 @@ class LinearText(Text):
             )
             return
         model, feedback, self.memory = comm.run(
-            sgd.begin, self._rows, parts, sgd=self._fit, anew=sgd.ANEW in state.slots
+            sgd.begin, self._rows, parts, fit=self._fit, anew=sgd.ANEW in state.slots
         )
         self._changing = (model, feedback, state.steps, state.loss)
 
     def run(self, first: int, last: int) -> list[Step]:
         """Do epochs or iterations `first` to `last`, fewer if they change too little."""
-        by_sgd = isinstance(self._fit, Sgd)
         self._changing, steps = self.session.run(
             run_steps,
             self._rows,
             self._changing,
-            step=sgd.epoch if by_sgd else lbfgs.iteration,
+            step=sgd.epoch if isinstance(self._fit, Sgd) else lbfgs.iteration,
             first=first,
             last=last,
             tolerance=self._tolerance,
-            **{"sgd" if by_sgd else "fit": self._fit},
+            fit=self._fit,
         )
         return steps
 

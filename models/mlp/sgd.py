@@ -312,12 +312,7 @@ def forward(
     model: RankModel, inputs: Inputs | StoredRows[Inputs], *, step: int, fit: Training
 ) -> RankModel:
     """Values of a rank's batch, its loss, and the slopes of its share of the mean of all ranks."""
-    place, in_block = divmod(step, fit.block_steps)
-    block = int(model.blocks[place])
-    own = fit.rows_of_block(inputs, block)
-    if not in_block:
-        model.order = fit.order(own, model.epoch, block)
-    batch = fit.of_step(model.order, step)
+    own, batch = fit.batch(inputs, model, step)
     targets, weight = own.targets[batch], own.weight[batch]
     network = fit.network
     *model.values, outputs = network.forward(model.weights, own.X[batch])

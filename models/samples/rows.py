@@ -55,6 +55,14 @@ class RankSamples(Encoded, Protocol):
         ...
 
 
+class Way(Protocol):
+    """Where a rank is in an epoch: its blocks in their order, and the order of the one at hand."""
+
+    epoch: int
+    blocks: NDArray[np.int64]
+    order: NDArray[np.int64]
+
+
 Held = TypeVar("Held", bound=RankSamples)
 Kept = TypeVar("Kept", bound=Encoded)
 Other = TypeVar("Other", bound=Encoded)
@@ -249,6 +257,17 @@ class Batches:
         """The order in which a rank takes its rows of a block in an epoch."""
         seed = seed_of_epoch(self.random_state, epoch, block)
         return order_of_epoch(rows, self.batch_size, seed, self.shuffle)
+
+    def batch(
+        self, rows: Held | StoredRows[Held], way: Way, step: int
+    ) -> tuple[Held, NDArray[np.int64]]:
+        """Rows of the block of a step, put in order as it begins, and which of them it takes."""
+        place, in_block = divmod(step, self.block_steps)
+        block = int(way.blocks[place])
+        own = self.rows_of_block(rows, block)
+        if not in_block:
+            way.order = self.order(own, way.epoch, block)
+        return own, self.of_step(way.order, step)
 
     def of_step(self, order: NDArray[np.int64], step: int) -> NDArray[np.int64]:
         """The rows of a rank in a step of an epoch, from the order of the step's block."""
