@@ -10,7 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .state import State
 
 
 @dataclass(frozen=True)
@@ -87,3 +90,8 @@ class Watch:
     def ran_out(self, seen: Seen) -> bool:
         """Whether patience has run out."""
         return seen.since >= self.patience
+
+
+def seen_before(watch: Watch | None, state: State) -> Seen:
+    """What was seen of the steps that led to a state; nothing where nobody watches."""
+    return Seen() if watch is None else watch.over(state.history, state.watched_behind)

@@ -30,7 +30,7 @@ from daskpart.errors import (
     WorkerLostError,
 )
 
-from .early_stopping import Seen, Watch
+from .early_stopping import Watch, seen_before
 from .interrupts import interrupts_at_the_end
 from .reports import Expected, Traffic
 from .session import Connection, transport_of
@@ -104,9 +104,7 @@ class Trainer:
         self._untold: list[Row] = []  # of the history, not yet seen by who called
         self.traffic = Traffic(self._n_ranks, self._expected)
         self._unkept = 0.0  # seconds of the steps since the last gather
-        self._seen = Seen()
-        if self._watch is not None:
-            self._seen = self._watch.over(self.history, state.watched_behind)
+        self._seen = seen_before(self._watch, state)
 
     @property
     def unit(self) -> str:

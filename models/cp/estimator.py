@@ -441,9 +441,9 @@ class CPDecomposition(CPModel, DistributedEstimator):
         return self.dtype or problem.dtype
 
     def _plan_of_fit(self, plan: CPPlan, problem: TensorProblem) -> CPPlan:
-        if problem.held_out is None:
+        if problem.validation is None:
             return replace(plan, held_out=None)
-        return with_held_out(plan, problem.held_out, self.patience is not None)
+        return with_held_out(plan, problem.validation, self.patience is not None)
 
     def _text(self, session: Any, plan: CPPlan, problem: TensorProblem, state: CPState) -> CPText:
         return CPText(

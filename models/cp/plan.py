@@ -71,6 +71,11 @@ class PlanSettings:
     kept_cut: str | None = None
 
     @property
+    def methods(self) -> tuple[str, ...]:
+        """Those that are planned: of "auto" both, to `choose` from."""
+        return ("p2p", "emb") if self.method == "auto" else (self.method,)
+
+    @property
     def row_bytes(self) -> int:
         """Bytes of a factor row."""
         return self.n_components * self.itemsize
@@ -316,14 +321,13 @@ def plan_fit(tensor: LabelledTensor, settings: PlanSettings) -> list[CPPlan]:
     list of CPPlan
         One; under ``method="auto"`` one for "p2p" and one for "emb", to `choose` from.
     """
-    methods = ("p2p", "emb") if settings.method == "auto" else (settings.method,)
 
     @cache
     def cut(name: Any) -> NonzeroCut:
         return _cut(tensor, settings, name)
 
     plans = []
-    for method in methods:
+    for method in settings.methods:
         asked = partitioner_for(settings.partitioner, method, settings.n_ranks)
         if not isinstance(asked, str):
             found = _cut(tensor, settings, asked)

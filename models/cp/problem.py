@@ -41,7 +41,7 @@ class TensorProblem(Problem):
         float32 or float64.
     tensor : LabelledTensor or None
         None: not in this process.
-    held_out : Entries or None
+    validation : Entries or None
         Entries to measure errors on.
     """
 
@@ -50,7 +50,7 @@ class TensorProblem(Problem):
     labels: Any
     dtype: Any
     tensor: Any
-    held_out: Entries | None = None
+    validation: Entries | None = None
 
     @property
     def n_features(self) -> int | None:  # type: ignore[override]
@@ -77,13 +77,13 @@ class TensorProblem(Problem):
         if given is not None:
             if share:
                 raise InputError("give validation=… or validation_fraction, not both")
-            self.held_out = Entries.of(given, self.blank(1))
+            self.validation = Entries.of(given, self.blank(1))
         elif share:
             if self.tensor is None:
                 raise InputError(
                     "validation_fraction needs the tensor in memory; of a lazy one give validation="
                 )
-            self.tensor, self.held_out = split_entries(self.tensor, share, random_state)
+            self.tensor, self.validation = split_entries(self.tensor, share, random_state)
         return self
 
     def blank(self, n_components: int) -> CPState:
@@ -97,7 +97,7 @@ class TensorProblem(Problem):
 
     def fingerprint_of_validation(self) -> str:
         """A short text that differs for other held-out entries."""
-        return "" if self.held_out is None else self.held_out.fingerprint()
+        return "" if self.validation is None else self.validation.fingerprint()
 
     def check_same(self, dims: Sequence[str], shape: Sequence[int], labels: Mapping) -> None:
         """Refuse a tensor of other modes, extents or labels than those of a fit (InputError)."""

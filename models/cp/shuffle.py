@@ -20,7 +20,6 @@ from typing import Any
 
 import dask
 import numpy as np
-import pandas as pd
 from dask.highlevelgraph import HighLevelGraph
 from numpy.typing import NDArray
 
@@ -37,7 +36,6 @@ from daskpart.containers.matrix import is_dask_frame
 from daskpart.containers.tensor import (
     LabelledTensor,
     Missing,
-    as_tensor,
     block_entries,
     from_coordinates,
 )
@@ -45,6 +43,7 @@ from daskpart.errors import InputError
 from daskpart.models.base.problem import is_lazy
 
 from .cut import partitioner_for
+from .entries import entries_of
 from .plan import CPPlan, PlanSettings, plan_fit, plan_method
 from .problem import MemoryTensor, TensorProblem
 from .ranks import RankNonzeros
@@ -106,16 +105,16 @@ class LazyTensor(TensorProblem):
 
     def plan(self, settings: PlanSettings) -> list[CPPlan]:
         """Plan from summaries of the blocks; **computes** them once."""
-        methods = ("p2p", "emb") if settings.method == "auto" else (settings.method,)
         chosen = {
             method: partitioner_for(settings.partitioner, method, settings.n_ranks)
-            for method in methods
+            for method in settings.methods
         }
         if any(not isinstance(name, str) or name != "random" for name in chosen.values()):
             return plan_fit(self._pattern, settings)
         found = self._connectivities(settings.n_ranks, settings.random_state)
         plans = [
-            plan_method(found, replace(settings, method=method), "random") for method in methods
+            plan_method(found, replace(settings, method=method), "random")
+            for method in settings.methods
         ]
         return [replace(plan, dims=self.dims) for plan in plans]
 
@@ -312,7 +311,7 @@ def problem_of(X: Any, y: Any = None, missing: Missing = "zero") -> TensorProble
         X = X.compute()  # which label is which index has to be known before anything is cut
     if is_lazy(X) and hasattr(X, "chunks"):  # and no bag
         return LazyTensor.of(X, missing)
-    tensor = as_tensor(X, values=y if isinstance(X, pd.DataFrame) else None, missing=missing)
+    tensor = entries_of(X, y, missing)
     if isinstance(X, str | os.PathLike) and tensor.n_modes < 2:
         raise InputError(f"{X} holds {tensor.n_modes} mode(s); a decomposition needs two or more")
     return MemoryTensor(tensor)

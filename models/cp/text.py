@@ -23,7 +23,7 @@ from daskpart.collectives import (
     barrier,
 )
 from daskpart.errors import InputError
-from daskpart.models.base.early_stopping import Seen, Watch
+from daskpart.models.base.early_stopping import Seen, Watch, seen_before
 from daskpart.models.base.state import Part
 from daskpart.models.base.text import Step, Text, run_steps
 
@@ -119,12 +119,9 @@ class CPText(Text):
             dim: [numbering.of_rank(rank) for rank in range(plan.n_ranks)]
             for dim, numbering in zip(state.dims, plan.numberings, strict=True)
         }
-        of_best, seen = None, Seen()
-        if self._watch is not None:
-            seen = self._watch.over(state.history, state.watched_behind)
+        of_best = None
         if self._watch is not None and state.best:
-            best_state = replace(state, **state.best)
-            of_best = comm.values(best_state.cut(self._answered(state), plan.n_ranks))
+            of_best = comm.values(state.at_best().cut(self._answered(state), plan.n_ranks))
         factors, best, self.memory = comm.run(
             begin,
             self._fixed,
@@ -135,7 +132,7 @@ class CPText(Text):
             nonnegative=any(self._update.nonnegative),
             watched=self._watch is not None,
         )
-        best_fit = state.best.get("fit", state.fit)
+        best_fit, seen = state.at_best().fit, seen_before(self._watch, state)
         rows = state.compared
         before = rows[-1]["fit"] if rows else float("nan")
         self._changing: Changing = (factors, before, best, best_fit, seen)

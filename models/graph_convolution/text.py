@@ -25,7 +25,7 @@ from daskpart.collectives import (
     barrier,
 )
 from daskpart.collectives.messages import PreparedPlan, RankMessages
-from daskpart.models.base.early_stopping import Seen, Watch
+from daskpart.models.base.early_stopping import Seen, Watch, seen_before
 from daskpart.models.base.text import Step, Text, run_steps
 from daskpart.models.optimisation.learning_rates import LearningRate
 from daskpart.models.optimisation.optimisers import BEGAN, Optimizer, are_bounded
@@ -91,14 +91,13 @@ class GCNText(Text):
     def begin_from(self, state: GCNState) -> None:  # type: ignore[override]
         """Hand out the weights of a state; compile, by a pass that changes nothing."""
         comm, n_ranks = self.session, self._plan.n_ranks
-        memory, seen, best = dict(state.learning_rate_state) or self._rate.start(), Seen(), None
+        memory, best = dict(state.learning_rate_state) or self._rate.start(), None
         if self._watch is not None:
-            seen = self._watch.over(state.history, state.watched_behind)
-            best = comm.values([(state.best or state.answers)["weights"]] * n_ranks)
+            best = comm.values([state.at_best().weights] * n_ranks)
         model, best, self.memory = comm.run(
             self._begin, self._fixed, comm.values(state.cut({}, n_ranks)), best, **self._static
         )
-        self._changing: Changing = (model, best, memory, seen)
+        self._changing: Changing = (model, best, memory, seen_before(self._watch, state))
         self._at = state.epoch
 
     def run(self, first: int, last: int) -> list[Step]:

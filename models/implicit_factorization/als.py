@@ -32,6 +32,7 @@ from .kernels.solving import (
 )
 
 SIDES = ("user", "item")
+OTHER = {"user": "item", "item": "user"}
 SWEEPS = 4  # of coordinate descent: the next iteration goes on from there
 # what takes a row as long as F events, as a share; in round figures of one CPU
 _ROW_SHARES = {"cg": 1 / 4, "subspace": 1 / 2, "cholesky": 1}
@@ -225,7 +226,7 @@ def solve_side(
     factors: RankFactors, gram: NDArray[np.float64], *, side: str, solve: Solve
 ) -> RankFactors:
     """Solve the owned rows of a side, in place."""
-    other, rows = SIDES[SIDES[0] == side], getattr(factors, side)
+    other, rows = OTHER[side], getattr(factors, side)
     events = factors.events[side]
     found = solve(events, getattr(factors, other), gram, rows)
     if side == "user":  # the objective after the items has their penalty in it, this one's not

@@ -34,6 +34,7 @@ from daskpart.models.base.problem import check_components
 from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State
 from daskpart.models.matrix_factorization.growing import continues, joined
+from daskpart.models.matrix_factorization.pairs import item_positions
 from daskpart.models.matrix_factorization.problem import Ratings, as_events
 from daskpart.models.matrix_factorization.rank_data import fill_starting_rows
 from daskpart.models.matrix_factorization.recommending import (
@@ -45,6 +46,7 @@ from daskpart.partitions import Partition
 
 from .als import SWEEPS, Events, Solve
 from .growing import grown
+from .kernels.solving import gram_of
 from .plan import ImplicitPlan, events_of_ranks, plan_fit
 from .state import ImplicitState
 from .text import ImplicitText
@@ -402,7 +404,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
             events_of_ranks(problem.matrix, plan, float(self.alpha)),
             solve=self._solving(),
             n_events=problem.matrix.nnz,
-            tol=float(self.tol),
+            tolerance=float(self.tol),
         )
 
     def _keep_more(self, problem: Ratings, plan: ImplicitPlan) -> None:
@@ -411,8 +413,6 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
             del self.new_rows_distance_
 
     def _new_rows(self, X_new: Any) -> tuple[LabelledMatrix, np.ndarray]:
-        from daskpart.models.matrix_factorization.pairs import item_positions
-
         matrix = self._events(X_new)
         return matrix, item_positions(matrix, self._fitted())
 
@@ -432,8 +432,6 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
 
         Without a regularization many may be as good: that of least norm is taken.
         """
-        from .kernels.solving import gram_of
-
         weights = (self.alpha * values).astype(np.float32)
         events = Events(pointer, columns.astype(np.int32), weights)
         rows = np.zeros((events.n_owned, other.shape[1]), np.float32)

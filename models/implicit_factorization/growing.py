@@ -15,7 +15,7 @@ import numpy as np
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.models.matrix_factorization.growing import distance
 
-from .als import SIDES
+from .als import OTHER, SIDES
 from .state import ImplicitState
 
 Solved = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
@@ -50,7 +50,7 @@ def grown(
 
     def optimum(side: str) -> np.ndarray:
         """Rows of what is new on a side; the other side stays."""
-        given, other = data[side], factors[SIDES[SIDES[0] == side]]
+        given, other = data[side], factors[OTHER[side]]
         pointer = given.row_pointer()
         begin = pointer[known[side]]
         own = pointer[known[side] :] - begin

@@ -35,7 +35,7 @@ from daskpart.models.base.plan import (
 from daskpart.models.base.reports import Expected, PlanReport, bytes_words
 from daskpart.partitions import Partition
 
-from .als import SIDES, Events
+from .als import OTHER, SIDES, Events
 
 LABEL = "expand"
 
@@ -106,7 +106,7 @@ class ImplicitPlan(FitPlan):
         """Events that each rank has by user, and by item: int64 of shape (2, n_ranks)."""
         found = np.zeros((2, self.n_ranks), np.int64)
         for line, side in zip(found, SIDES, strict=True):
-            other = self.connectivities[SIDES[SIDES[0] == side]]
+            other = self.connectivities[OTHER[side]]
             np.add.at(line, other.parts, other.counts)
         return found
 
@@ -300,7 +300,7 @@ def events_of_ranks(
     sides = {"user": matrix, "item": matrix.transposed()}
     found: list[dict[str, Events]] = [{} for _ in range(plan.n_ranks)]
     for side, data in sides.items():
-        own, other = plan.numberings[side], plan.numberings[SIDES[SIDES[0] == side]]
+        own, other = plan.numberings[side], plan.numberings[OTHER[side]]
         pointer, place = data.row_pointer(), np.empty(data.shape[1], np.int32)
         for rank, held in enumerate(found):
             rows = own.first_group(rank)

@@ -31,7 +31,7 @@ class ImplicitText(Text):
         From `events_of_ranks`.
     solve : Solve
     n_events : int
-    tol : float
+    tolerance : float
         Of the change of the loss.
     """
 
@@ -43,11 +43,11 @@ class ImplicitText(Text):
         *,
         solve: Solve,
         n_events: int,
-        tol: float,
+        tolerance: float,
     ) -> None:
         self.session, self._plan = comm, plan
         self._events = comm.values(events)
-        self._options = {"solve": solve, "n_events": n_events, "tol": tol}
+        self._options = {"solve": solve, "n_events": n_events, "tolerance": tolerance}
         self._plans: dict[str, PreparedPlan] = {}
         for side in SIDES:
             held = [plan.numberings[side].of_rank(rank) for rank in range(plan.n_ranks)]
@@ -131,7 +131,7 @@ def iteration(
     number: int,
     solve: Solve,
     n_events: int,
-    tol: float,
+    tolerance: float,
 ) -> tuple[tuple[PerRank, float], Step]:
     """One iteration, the loss after it, and whether that changed little enough to stop."""
     factors, before = changing
@@ -143,7 +143,7 @@ def iteration(
     step = Step(
         {"loss": loss, "loss_change": loss - before},
         finite=wrong == 0 and bool(np.isfinite(loss)),
-        enough=abs(before - loss) < tol,
+        enough=abs(before - loss) < tolerance,
     )
     return (factors, loss), step
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from daskpart.collectives import MAX, Communicator, PerRank, PreparedPlan, allreduce, barrier
-from daskpart.models.base.early_stopping import Seen, Watch
+from daskpart.models.base.early_stopping import Seen, Watch, seen_before
 from daskpart.models.base.held_out import LABEL as VALIDATION
 from daskpart.models.base.text import Step, Text, run_steps
 from daskpart.models.optimisation.learning_rates import LearningRate
@@ -126,8 +126,7 @@ class MFText(Text):
         watched = self._watch is not None
         best = None
         if watched and state.best:
-            of_best = replace(state, **state.best)
-            best = comm.values(of_best.cut(plan.rows_answered, plan.n_ranks))
+            best = comm.values(state.at_best().cut(plan.rows_answered, plan.n_ranks))
         in_state = {"axis": plan.axis, "unit": self._unit}
         if state.epoch:
             self._mean, self._rating_mean = state.global_mean, state.rating_mean
@@ -156,10 +155,7 @@ class MFText(Text):
             watched=watched, **in_state,
         )  # fmt: skip
         memory = dict(state.learning_rate_state) or self._rate.start()
-        seen = (
-            Seen() if self._watch is None else self._watch.over(state.history, state.watched_behind)
-        )
-        self._changing: Changing = (model, best, memory, seen)
+        self._changing: Changing = (model, best, memory, seen_before(self._watch, state))
         self._at = state.epoch
         self._range = (
             min(self._summary.lowest, state.lowest),

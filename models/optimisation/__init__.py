@@ -1,1 +1,1 @@
-"""How parameters move: learning rates over epochs."""
+"""How parameters move: learning rates, optimisers, and how gradients are added up."""

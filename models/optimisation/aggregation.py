@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from daskpart.collectives.communicator import Communicator, PerRank
 from daskpart.collectives.cost_model import CostModel
@@ -59,7 +59,6 @@ class Aggregation(ABC):
         Whether the ranks know already that they hold vectors of one shape and dtype.
     """
 
-    name: ClassVar[str]
     agreed: bool = field(default=False, kw_only=True)
 
     @abstractmethod
@@ -74,8 +73,6 @@ class Aggregation(ABC):
 @dataclass(frozen=True)
 class DenseSum(Aggregation):
     """All values travel, also the zeros: a reduce-scatter and an allgather."""
-
-    name: ClassVar[str] = "dense"
 
     def begin(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
         """Begin; see `Aggregation.begin`."""
@@ -94,7 +91,6 @@ class SparseSum(Aggregation):
     algorithm : str
     """
 
-    name: ClassVar[str] = "sparse"
     algorithm: str = SPLIT[0]
 
     def begin(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
@@ -115,7 +111,6 @@ class AutoSum(Aggregation):
         What messages and kernels cost; `cost_model_of` measures it.
     """
 
-    name: ClassVar[str] = "auto"
     model: CostModel = COMMON
 
     def begin(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
