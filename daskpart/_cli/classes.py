@@ -45,6 +45,20 @@ def most_frequent(judgement: dict[str, Any]) -> float:
     return float(counts.sum(axis=1).max() / judgement["n_test"])
 
 
+def draw_learning(history: pd.DataFrame, album: Any, how: str) -> None:
+    """The picture ``training``: loss and accuracy over epochs; `how` says how they are measured."""
+    from daskpart import plots
+
+    album.draw(
+        "training",
+        (9.4, 3.4),
+        partial(plots.learning_curve, history, "loss"),
+        partial(plots.learning_curve, history, "score", words="accuracy"),
+        alt="Loss and accuracy over epochs",
+        caption=f"Loss and accuracy over the epochs{how}.",
+    )
+
+
 def draw_confusion(judgement: dict[str, Any], album: Any, what: str) -> None:
     """The picture ``confusion`` of what was held out, if anything was."""
     if "confusion" not in judgement:

@@ -17,7 +17,7 @@ from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
 from daskpart.readers.streams import location
 
-from .classes import draw_confusion, judged, most_frequent
+from .classes import draw_confusion, draw_learning, judged, most_frequent
 from .fit import Data, Fit, Model
 from .inputs import (
     BUILT_IN,
@@ -147,15 +147,7 @@ class _GCN(Model):
         """Learning curves, confusion, embedding, halo."""
         from daskpart import plots
 
-        history = fit.model.history_
-        album.draw(
-            "training",
-            (9.4, 3.4),
-            partial(plots.learning_curve, history, "loss"),
-            partial(plots.learning_curve, history, "score", words="accuracy"),
-            alt="Loss and accuracy over epochs",
-            caption="Loss and accuracy over the epochs, under dropout; validation without.",
-        )
+        draw_learning(fit.model.history_, album, ", under dropout; validation without")
         draw_confusion(fit.judgement, album, "Hidden labels")
         classes = np.asarray(_asked(fit, "predict"))
         album.draw(

@@ -6,17 +6,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from daskpart.containers.matrix import as_matrix
-from daskpart.datasets.splitting import train_test_split_ratings
 from daskpart.errors import InputError
 
 from .fit import Data, Fit, Model
-from .inputs import MATRICES, columns_of, in_words, load_matrix, written_as
+from .inputs import MATRICES, columns_of, load_matrix, written_as
 from .mf import PARTITIONER_WORDS
 from .options import HELD_OUT, SHARE, format_of, number, of_table, refuse
 from .rankings import (
     draw_losses,
     first_label,
+    held_out,
     judged_ranking,
     ranking_numbers,
     ranking_sentences,
@@ -64,14 +63,7 @@ class _Implicit(Model):
         )
         if events.values.min() <= 0:
             raise InputError(f"{source}: counts go down to {events.values.min():g}; give those > 0")
-        words, train, test = [in_words(events, source)], events, None
-        if given["test_fraction"]:
-            parts = train_test_split_ratings(
-                events.to_xarray(), given["test_fraction"], given["random_state"]
-            )
-            train, test = map(as_matrix, parts)
-            words.append(f"{train.nnz:,} to learn from, {test.nnz:,} held out to judge by")
-        return Data(train, words, test)
+        return held_out(events, source, given)
 
     def judge(self, fit: Fit) -> dict[str, Any]:
         """Ranks of what was held out, and the loss."""

@@ -9,18 +9,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from daskpart.containers.matrix import as_matrix
-from daskpart.datasets.splitting import train_test_split_ratings
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
 from .cut import Cut, draw_cut, sentences
 from .fit import Data, Fit, Model
-from .inputs import MATRICES, columns_of, in_words, load_matrix, written_as
+from .inputs import MATRICES, columns_of, load_matrix, written_as
 from .options import HELD_OUT, SHARE, format_of, number, of_table, refuse
 from .rankings import (
     draw_losses,
     first_label,
+    held_out,
     judged_ranking,
     ranking_numbers,
     ranking_sentences,
@@ -75,19 +75,12 @@ class _MF(Model):
         ratings = load_matrix(
             source, given["format"], columns=columns_of(given), written=written_as(given)
         )
-        words, train, test = [in_words(ratings, source)], ratings, None
+        data = held_out(ratings, source, given)
         is_dull = ratings.values.min() == ratings.values.max()
         if is_dull and given["loss"] != "bpr":  # which asks what there is, and not how much
-            words.append(
-                f"note: all values are {ratings.values[0]:g}, so there is nothing to predict"
-            )
-        if given["test_fraction"]:
-            parts = train_test_split_ratings(
-                ratings.to_xarray(), given["test_fraction"], given["random_state"]
-            )
-            train, test = map(as_matrix, parts)
-            words.append(f"{train.nnz:,} to learn from, {test.nnz:,} held out to judge by")
-        return Data(train, words, test)
+            words = f"note: all values are {ratings.values[0]:g}, so there is nothing to predict"
+            data.words.insert(1, words)
+        return data
 
     def adjust(self, parameters: dict[str, Any], typed: set[str]) -> None:
         """A partition from a file says itself what it cuts."""

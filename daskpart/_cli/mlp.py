@@ -9,7 +9,7 @@ import pandas as pd
 
 from daskpart.models.base.reports import bytes_words
 
-from .classes import draw_confusion, judged, most_frequent
+from .classes import draw_confusion, draw_learning, judged, most_frequent
 from .fit import Fit
 from .linear import LinearCommand
 from .options import refuse
@@ -89,18 +89,8 @@ class _MLP(LinearCommand):
 
     def draw(self, fit: Fit, album: Any) -> None:
         """Learning curves, what was sent, confusion."""
-        from daskpart import plots
-
         history = fit.model.history_
-        album.draw(
-            "training",
-            (9.4, 3.4),
-            partial(plots.learning_curve, history, "loss"),
-            partial(plots.learning_curve, history, "score", words="accuracy"),
-            alt="Loss and accuracy over epochs",
-            caption="Loss and accuracy over the epochs; each sample is measured before its own "
-            "step.",
-        )
+        draw_learning(history, album, "; each sample is measured before its own step")
         if fit.plan.n_ranks > 1:
             self._draw_sent(history, album)
         draw_confusion(fit.judgement, album, "Held-out samples")

@@ -1,4 +1,4 @@
-"""Held-out events of models that rank: what `fit implicit` and `fit mf --loss bpr` say of them."""
+"""What `fit mf` and `fit implicit` share: data held out, and how a model ranks held-out events."""
 
 from __future__ import annotations
 
@@ -9,9 +9,25 @@ from typing import Any
 
 import numpy as np
 
-from .fit import Fit
+from daskpart.containers.matrix import LabelledMatrix, as_matrix
+from daskpart.datasets.splitting import train_test_split_ratings
+
+from .fit import Data, Fit
+from .inputs import in_words
 
 _N = 10
+
+
+def held_out(matrix: LabelledMatrix, source: str, given: dict[str, Any]) -> Data:
+    """What was read, less the share that the options hold out."""
+    words, train, test = [in_words(matrix, source)], matrix, None
+    if given["test_fraction"]:
+        parts = train_test_split_ratings(
+            matrix.to_xarray(), given["test_fraction"], given["random_state"]
+        )
+        train, test = map(as_matrix, parts)
+        words.append(f"{train.nnz:,} to learn from, {test.nnz:,} held out to judge by")
+    return Data(train, words, test)
 
 
 def judged_ranking(fit: Fit, column: str) -> dict[str, float]:

@@ -154,9 +154,9 @@ def as_matrix(
         with exactly three columns in that order, and perhaps a timestamp behind them; a Dask
         DataFrame of that kind, of which these columns are computed; a list of such records (tuples
         or dicts); a `LabelledMatrix`, given back as it is.
-    columns : (str or None, str or None, str or None)
+    columns : (str or None, str or None, str or None), default=(None, None, None)
         Names of the columns of users, items and ratings in a DataFrame; None: told as above.
-    repeats : {"last", "sum"}
+    repeats : {"last", "sum"}, default="last"
         What a position has that is given more than once: its last value, with a warning, or their
         sum. With "sum" a DataFrame need not have ratings: each line counts 1.
 
@@ -446,9 +446,13 @@ def pair_columns(frame: Any, columns: Columns = (None, None, None)) -> tuple[int
 
 def time_column(frame: Any) -> Any:
     """The name of the one column that says when, by names that people use; None without one."""
-    plain = [str(name).lower().replace("_", "").replace(" ", "") for name in frame.columns]
-    places = [at for at, name in enumerate(plain) if name in TIMES]
+    places = [at for at, name in enumerate(_plain_names(frame)) if name in TIMES]
     return frame.columns[places[0]] if len(places) == 1 else None
+
+
+def _plain_names(frame: Any) -> list[str]:
+    """Names of the columns in their plainest form."""
+    return [str(name).lower().replace("_", "").replace(" ", "") for name in frame.columns]
 
 
 def in_their_order(found: Sequence[Sequence[int]]) -> bool:
@@ -467,9 +471,7 @@ def column_behind(plain: Sequence[str], user: int, item: int) -> int | None:
 
 def _named_columns(frame: Any, columns: Columns) -> tuple[list[str], list[list[int]]]:
     """Names in their plainest form, and the places of names for user, item and rating."""
-    names = [str(name) for name in frame.columns]
-    plain = [name.lower().replace("_", "").replace(" ", "") for name in names]
-    found = []
+    names, plain, found = [str(name) for name in frame.columns], _plain_names(frame), []
     for given, known in zip(columns, COLUMN_NAMES, strict=True):
         if given is None:
             taken = [at for at, name in enumerate(plain) if name in known]
