@@ -212,7 +212,7 @@ class Connectivity:
             Two-dimensional, with chunks of known size.
         partition : Partition
             Of the rows, or of the columns.
-        axis : "rows" or "columns"
+        axis : "rows" or "columns", default="rows"
             What the partition cuts; the other is what parts share.
 
         Raises

@@ -159,7 +159,7 @@ class Hypergraph:
         ----------
         array : dask.array.Array of sparse chunks, or an xarray.DataArray over one
             Two-dimensional, with chunks of known size.
-        axis : "rows" or "columns"
+        axis : "rows" or "columns", default="rows"
             What becomes the vertices.
 
         Raises

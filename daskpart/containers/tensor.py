@@ -147,7 +147,7 @@ def as_tensor(
         Extents, where they differ from the container's or from the largest indices of the file.
     values : array of shape (n,), optional
         Of a DataFrame all of whose columns are modes.
-    missing : {"zero", "unknown"}
+    missing : {"zero", "unknown"}, default="zero"
         What is not stored.
 
     Returns
@@ -228,9 +228,9 @@ def from_coordinates(
         ``"mode_0"``, ``"mode_1"`` … if not given.
     labels : mapping, optional
         Of the dims whose indices have names.
-    missing : {"zero", "unknown"}
+    missing : {"zero", "unknown"}, default="zero"
         As for `as_tensor`.
-    zeros_suffice : bool
+    zeros_suffice : bool, default=False
         Whether values may all be zeros, as in a part of a tensor.
 
     Raises

@@ -34,7 +34,7 @@ def column_net(matrix: Any, *, nets: bool = True) -> DataModel:
     ----------
     matrix : container
         Whatever `daskpart.containers.as_matrix` takes. A stored zero is a nonzero here.
-    nets : bool
+    nets : bool, default=True
         False: only the vertices, which takes less time, for methods that look at no net.
     """
     entries = as_matrix(matrix)
@@ -63,7 +63,7 @@ def column_net_self_loops(matrix: Any, *, nets: bool = True) -> DataModel:
     matrix : container
         Square; row i says whose features vertex i needs. Whether its diagonal is stored does not
         matter.
-    nets : bool
+    nets : bool, default=True
         As of `column_net`.
 
     Raises
@@ -94,7 +94,7 @@ def graph(matrix: Any, *, self_loops: bool = False) -> DataModel:
     ----------
     matrix : container
         Square; directed or not.
-    self_loops : bool
+    self_loops : bool, default=False
         Whether a vertex weighs the nonzeros of its row of A + I, as a convolution's work does,
         rather than of A.
 

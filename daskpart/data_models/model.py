@@ -40,7 +40,7 @@ class DataModel:
         The vertex that each stored value belongs to, in row-major order of the data.
     tensor : LabelledTensor, optional
         The data, where it is a tensor.
-    row_length : int
+    row_length : int, default=1
         Values that travel for each index of a tensor: the rank R of a decomposition.
     facts : dict
         What else is worth telling about how it was made; plain values.

@@ -61,11 +61,11 @@ def build(
         Matrices as `daskpart.containers.as_matrix` takes them, tensors as `as_tensor` there does; a
         path goes through `daskpart.read`, and what that gives can be given itself. A hypergraph or
         a data model is what it is, whatever `model` says.
-    model : str
+    model : str, default="auto"
         One of `NAMES`. auto: "medium-grain" for order 3 and more, else "column-net".
     n_parts, random_state : int
         Of the model "stochastic", which depends on them; `stochastic` has further options.
-    nets : bool
+    nets : bool, default=True
         False: only the vertices, where the model can do without; see `column_net`.
 
     Raises
@@ -111,9 +111,9 @@ def rebuild(
         A data model or a hypergraph is what it is.
     partition : Partition
         Its `info` tells what it was made with, if anything.
-    model : str
+    model : str, default="auto"
         Another model than that one; auto: that one.
-    random_state : int
+    random_state : int, default=0
         Of the model "stochastic", where the partition does not say its own.
 
     Raises

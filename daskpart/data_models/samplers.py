@@ -168,7 +168,7 @@ class VertexSampler(_Drawn):
 
     Parameters
     ----------
-    size : int or float
+    size : int or float, default=0.1
         Vertices of a mini-batch: how many, or, below 1, which share of the graph's.
     """
 
@@ -193,9 +193,9 @@ class NeighbourSampler(_Drawn):
 
     Parameters
     ----------
-    size : int or float
+    size : int or float, default=0.01
         Seeds of a mini-batch: how many, or, below 1, which share of those there are.
-    fanouts : sequence of int
+    fanouts : sequence of int, default=(10, 10)
         Neighbours drawn for each target of each layer, the last layer of the model first.
     seeds : int array, optional
         Vertices that a mini-batch may begin at, such as those to train on; default: all.
@@ -237,10 +237,10 @@ class LayerSampler(_Drawn):
 
     Parameters
     ----------
-    size : int or float
+    size : int or float, default=0.1
         Seeds of a mini-batch, drawn evenly: how many, or, below 1, which share of those there are.
         So many vertices are drawn for each layer, too, in the mean.
-    n_layers : int
+    n_layers : int, default=2
     seeds : int array, optional
         Vertices that a mini-batch may begin at, such as those to train on; default: all.
     """

@@ -83,12 +83,12 @@ def stochastic(
         an object with their method.
     theta, delta : float
         As in `nets_needed`; the defaults are the paper's (section 5).
-    coverage : float
+    coverage : float, default=8
         Mini-batches are drawn until they also hold this many times as many edges as the graph (but
         no more than 10,000 for that); 0 leaves it at the bound, as in the paper.
     n_batches : int, optional
         So many mini-batches, whatever the bound and the coverage.
-    random_state : int
+    random_state : int, default=0
         Same number, same mini-batches.
 
     Returns

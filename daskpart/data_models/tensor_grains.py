@@ -43,7 +43,7 @@ def fine_grain(tensor: Any, *, row_length: int = 1) -> DataModel:
     ----------
     tensor : container
         Whatever `daskpart.containers.as_tensor` takes; order 2 or more.
-    row_length : int
+    row_length : int, default=1
         The cost of each net: values of a factor row, the rank R of a decomposition.
 
     Returns

@@ -62,16 +62,16 @@ def fetch_movielens(
 
     Parameters
     ----------
-    name : str, default "ml-latest-small"
+    name : str, default="ml-latest-small"
         100k, 1m, 10m, 20m, 25m, 32m, latest-small or latest, with or without "ml-" before it.
     data_home : path-like, optional
         Where files are kept; by default movielens in the cache folder of daskpart.
-    base_url : str
+    base_url : str, default="https://files.grouplens.org/datasets/movielens"
         A mirror that serves the files under their official names.
     known_hash : str, optional
         "md5:..." or "sha256:..." of the zip, in place of the published one. The latest sets
         change under the same name, so they are not checked unless this is given.
-    timeout : float, default 30
+    timeout : float, default=30
         Seconds to wait for the server.
 
     Returns

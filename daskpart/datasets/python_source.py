@@ -47,13 +47,13 @@ def load_python_source(
     ----------
     max_modules : int, optional
         Only the first modules in the order of their names.
-    min_modules : int, default 2
+    min_modules : int, default=2
         Only identifiers that occur in this many modules; 1 keeps all.
     root : path-like, optional
         Another folder of Python source; by default the standard library that this Python runs
         from. Tests (folders ``test``, ``tests``, ``idle_test``) and site-packages are left out:
         they are larger than the library itself and repeat its names.
-    cache : bool, default True
+    cache : bool, default=True
         Keep the result in the user's cache folder (or in ``DASKPART_CACHE``); the key holds the
         Python version, the options, and the files' names and sizes.
 

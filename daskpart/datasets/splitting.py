@@ -38,9 +38,9 @@ def train_test_split_ratings(
     Parameters
     ----------
     X : xarray.DataArray over sparse.COO, sparse.COO, scipy.sparse array or matrix, or DataFrame
-    test_fraction : float, default 0.1
+    test_fraction : float, default=0.1
         Between 0 and 1, both excluded. round(test_fraction * nnz) entries (lines) are held out.
-    random_state : int or numpy.random.Generator, default 0
+    random_state : int or numpy.random.Generator, default=0
 
     Returns
     -------
@@ -133,7 +133,7 @@ def leave_last_out(
     ----------
     frame : DataFrame
         One line a rating or event.
-    n : int
+    n : int, default=1
         Lines of each user that are held out; users with no more lines stay whole in training.
     user, time : str, optional
         Names of the columns; default: told by names that people use (userId, timestamp, …).
@@ -182,7 +182,7 @@ def split_by_time(
     Parameters
     ----------
     frame : DataFrame
-    test_fraction : float
+    test_fraction : float, default=0.1
         Between 0 and 1, both excluded. round(test_fraction * lines) of them are held out, at least
         one, and those that are at the same time as the first of these.
     time : str, optional
@@ -218,8 +218,8 @@ def user_folds(
     ----------
     X : container with a shape
         Its rows are users.
-    n_folds : int
-    random_state : int or numpy.random.Generator
+    n_folds : int, default=5
+    random_state : int or numpy.random.Generator, default=0
 
     Returns
     -------

@@ -42,12 +42,12 @@ def power_law_ratings(
     n_users, n_items : int
     n_ratings : int
         Distinct cells; at most half of all.
-    random_state : int or numpy.random.Generator, default 0
-    rank : int, default 8
+    random_state : int or numpy.random.Generator, default=0
+    rank : int, default=8
         Of the part that can be learnt besides the biases.
-    noise : float, default 0.5
+    noise : float, default=0.5
         Standard deviation of what cannot be learnt: the best RMSE there is.
-    user_exponent, item_exponent : float, default 0.5 and 0.8
+    user_exponent, item_exponent : float, default=0.5 and 0.8
         Of Zipf's law, from 0 (all alike) to below 1.
 
     Returns

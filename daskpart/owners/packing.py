@@ -39,7 +39,7 @@ def random_owners(
     ----------
     connectivities : sequence of Connectivity
         One a mode, all with the same number of parts.
-    random_state : int
+    random_state : int, default=0
         Same number, same owners.
     """
     modes = _checked(connectivities)
@@ -94,7 +94,7 @@ def embedded_packed_owners(
     ----------
     connectivities : sequence of Connectivity
         One a mode, all with the same number of parts.
-    n_passes : int
+    n_passes : int, default=2
         After the first pass, which is the paper's, each pass takes every row out of its bins and
         fits it anew.
 

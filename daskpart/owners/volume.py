@@ -89,7 +89,7 @@ def hypercube_volume(
     ----------
     connectivity : Connectivity
         With owners; an owner need not touch its item.
-    operation : "expand" or "reduce"
+    operation : "expand" or "reduce", default="expand"
 
     Returns
     -------

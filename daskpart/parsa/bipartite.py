@@ -224,7 +224,7 @@ class MemoryBlocks:
     graph : Bipartite
     n_blocks : int
         At least 1. With 1 the block is the whole.
-    random_state : int
+    random_state : int, default=0
         Decides which block each datum goes to.
     """
 

@@ -113,7 +113,7 @@ class BlockFolder:
             removed.
         n_blocks : int
             From 1 to the number of data.
-        random_state : int
+        random_state : int, default=0
         n_parameters : int, optional
             How many features a file shall have, to match other data.
 

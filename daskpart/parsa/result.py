@@ -47,7 +47,7 @@ class ParsaResult:
         N(U_i), of the data of an earlier result too where new data were assigned against it.
     report : dict
         Name → number; see `to_dict`.
-    n_data_seen : int
+    n_data_seen : int, default=0
         Data of this and of all earlier results that it was assigned against.
     """
 

@@ -77,29 +77,29 @@ def partition(
         Bytes, like ``"500 MB"``. A libsvm or surveyed file is then never in memory whole: it is
         assigned over blocks in a temporary folder (below $TMPDIR), as many as the limit asks. For
         one worker.
-    extra_passes : int
+    extra_passes : int, default=0
         Individual initialisation: further passes over the blocks, each against what the other
         blocks were given last.
     window : int, optional
         How many blocks just before a block count in extra passes. Default: all others.
-    sample : float
+    sample : float, default=0.0
         Global initialisation: partition this share of the data first and start from its
         neighbour sets; 0 starts from nothing.
     previous : ParsaResult, optional
         Incremental: `data` are new, of the same parameters (and more); they join the old parts.
     weights : None, "edges" or int[n_data]
         What is balanced: the number of data, of their edges, or given weights.
-    polish : bool
+    polish : bool, default=False
         Then lower Σ (λ - 1) by moves of single data, for a graph in memory; see `epsilon`.
-    epsilon : float
+    epsilon : float, default=0.03
         How much heavier than the mean the polish may make a part.
-    compare : bool
+    compare : bool, default=True
         Whether random parts are assigned beside, to report the improvement over them.
-    random_state : int
+    random_state : int, default=0
         Same number, same result.
-    workers : int
+    workers : int, default=1
         Deal so many blocks at once, with the neighbour sets on a parameter server.
-    delay : int or math.inf
+    delay : int or math.inf, default=0
         τ: how many blocks before its own a worker need not wait for. With 0 the result is that of
         one worker. With more it depends on who is faster, but for ``schedule="in turn"``.
     transport, client, schedule

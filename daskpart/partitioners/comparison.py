@@ -144,7 +144,7 @@ def compare_partitions(
         Those of `daskpart.refine`.
     model, epsilon, random_state, rho : see `daskpart.partition`
     owners : see `daskpart.refine`
-    progress : bool
+    progress : bool, default=True
         Whether a terminal shows a bar.
 
     Returns

@@ -43,7 +43,7 @@ class MtKaHyParEngine:
     Parameters
     ----------
     preset : {"default", "quality"}
-    n_threads : int
+    n_threads : int, default=1
         More than one is faster, but then the same seed no longer gives the same parts.
     timeout : float or None
         Seconds after which a call is given up with an EngineError.

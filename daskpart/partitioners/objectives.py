@@ -72,7 +72,7 @@ class PowerConnectivity:
 
     Parameters
     ----------
-    rho : float
+    rho : float, default=2
         At least 1. A search adds whole numbers up: for a whole ρ the table holds λ^ρ exactly,
         otherwise 1024 λ^ρ, rounded.
 

@@ -49,7 +49,7 @@ def partition(
         does, hypergraphs (.hgr, .u, .graph) among them.
     n_parts : int
         From 1 to the number of vertices.
-    objective : "connectivity", "cut-net", "power", or an Objective
+    objective : "connectivity", "cut-net", "power", or an Objective, default="connectivity"
         Connectivity - 1, the number of cut nets, or λ^ρ summed over the cut nets; each net times
         its cost. An object like those in `daskpart.partitioners.objectives` brings its own table.
         METIS knows the first two only; random and block look at weights alone.
@@ -58,29 +58,29 @@ def partition(
         parsa: fast, for the whole result and for data larger than memory see `daskpart.parsa`.
         hypercube: parts are ranks of a hypercube, at a small concurrent volume, whatever the
         objective.
-    model : str
+    model : str, default="auto"
         What becomes a vertex, and what a net that is shared (see `daskpart.data_models`):
         "column-net", "row-net", "bipartite" for matrices; "column-net-self-loops", "stochastic",
         "graph" for square matrices; "medium-grain", "fine-grain" for tensors. auto: "medium-grain"
         for order 3 and more, else "column-net". Not used where `data` is a hypergraph or a model.
-    engine : "multilevel", "mtkahypar", or an Engine
+    engine : "multilevel", "mtkahypar", or an Engine, default="multilevel"
         What bipartitions (see `daskpart.partitioners.engine`).
-    epsilon : float
+    epsilon : float, default=0.03
         No part should weigh more than (1 + epsilon) × the mean. Where no vertex weighs anything,
         their number is balanced.
-    random_state : int
+    random_state : int, default=0
         Same number, same partition.
-    rho : float
+    rho : float, default=2
         ρ of the objective "power", at least 1.
     fixed : int[n_vertices], optional
         The part that a vertex must go to, -1 where it is free. Methods recursive and
         hypercube only.
-    polish : bool
+    polish : bool, default=True
         Whether direct, recursive, parsa and hypercube end with single-vertex moves that lower what
         they minimise. Where a net's price rises with λ, as for "power", the first three add two
         V-cycles (`daskpart.partitioners.multilevel.v_cycle`) that move whole clusters, if there are
         65,536 pins or more.
-    even : bool
+    even : bool, default=True
         False: only the heaviest part is bounded, as in the paper, so that direct and recursive may
         empty parts down to a single vertex where that lowers the objective. It takes about 1/ε
         parts before the others have room for one; a rank is then nearly idle.

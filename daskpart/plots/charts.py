@@ -95,7 +95,7 @@ def part_weights(
     ----------
     weights : int[K]
         Weight of each part: ``Partition.part_weights``.
-    unit : str
+    unit : str, default="nonzeros"
         What is counted, for the label.
     ax : matplotlib Axes, optional
 

@@ -34,7 +34,7 @@ def loadings(factor: Any, component: int, *, n: int = 10, ax: Axes | None = None
         One of ``CPDecomposition.factors_``; its labels name the bars.
     component : int
         From 0 to R − 1.
-    n : int
+    n : int, default=10
         Bars: the indices with the largest loadings, largest first. A mode of up to 100 numbers
         (months, hours) is drawn whole, in its own order.
     ax : matplotlib Axes, optional

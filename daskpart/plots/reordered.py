@@ -44,7 +44,7 @@ def spy(
         (as many vertices as columns, ``info["model"] == "row-net"``) draws the transpose.
     owners : int[N], optional
         Owner of each column; groups the border.
-    names : (str, str)
+    names : (str, str), default=("row", "column")
         What a row and a column stand for, for the axis labels, such as ``("user", "item")``.
     ax : matplotlib Axes, optional
 
@@ -97,7 +97,7 @@ def spy_form(
         Of the matrix.
     form : BorderedForm
         From `bordered_form`.
-    names : (str, str)
+    names : (str, str), default=("row", "column")
         Of a row and of a column.
     ax : matplotlib.axes.Axes, optional
         Drawn on; default: a new one.

@@ -43,7 +43,7 @@ def convergence(
         One row an epoch, with the columns ``epoch``, ``train_rmse``, ``seconds`` of that epoch
         (or ``seconds_computing`` and ``seconds_communicating``), and ``validation_rmse`` where
         there is a validation set: ``MatrixFactorization.history_``.
-    against : {"epoch", "seconds"}
+    against : {"epoch", "seconds"}, default="epoch"
         What the horizontal axis counts.
     test_rmse : float, optional
         RMSE of held-out ratings after the fit, drawn as a level line.
@@ -78,7 +78,7 @@ def loss_history(history: pd.DataFrame, against: str = "epoch", *, ax: Axes | No
         One row an epoch with the columns ``epoch``, ``loss`` (or ``train_loss``), ``seconds``, and
         ``validation_loss`` where there is a validation set: ``LogisticRegression.history_``, or
         that of ``MatrixFactorization(loss="bpr")``.
-    against : {"epoch", "seconds"}
+    against : {"epoch", "seconds"}, default="epoch"
         What the horizontal axis counts.
     ax : matplotlib Axes, optional
         Where to draw; a new figure without it.
@@ -109,7 +109,7 @@ def fit_history(
     history : DataFrame
         One row an iteration with the columns ``iteration``, ``fit`` or ``loss``, and ``seconds``:
         ``CPDecomposition.history_``, ``ImplicitFactorization.history_``.
-    against : {"iteration", "seconds"}
+    against : {"iteration", "seconds"}, default="iteration"
         What the horizontal axis counts.
     ax : matplotlib Axes, optional
         Where to draw; a new figure without it.
@@ -138,7 +138,7 @@ def learning_curve(
     history : DataFrame
         ``GCNClassifier.history_``: columns ``epoch`` (or ``iteration``), the measure,
         ``validation_`` and its name.
-    column : str
+    column : str, default="loss"
         The measure.
     words : str
         What it is called; default: its name.

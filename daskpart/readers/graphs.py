@@ -49,8 +49,8 @@ def read_edges(
     text_ids : bool, optional
         Keep ids as text. By default where one of the first edge is no number, or one of the first
         64 KiB has leading zeros, as 007; leading zeros that only come later are lost.
-    dtype : dtype, default float32
-    repeats : {"sum", "last"}
+    dtype : dtype, default=float32
+    repeats : {"sum", "last"}, default="sum"
         Weight of an edge that is there more than once: all added up, or that of its last line.
 
     Returns

@@ -189,7 +189,7 @@ def read_libsvm(
         largest index needs.
     zero_based : bool, optional
         Whether the first feature is 0. By default so if an index 0 occurs.
-    dtype : dtype, default float64
+    dtype : dtype, default=float64
 
     Returns
     -------

@@ -366,7 +366,7 @@ def survey(
         Whether the first feature is 0. By default so if an index 0 occurs anywhere in the file.
     labels : iterable of float or of str, optional
         The labels that may occur, such as ``(-1, 1)`` or ``("no", "yes")``. By default any.
-    dtype : dtype, default float64
+    dtype : dtype, default=float64
         Of the values, once they are read.
     on_disk : bool or "auto", default="auto"
         Whether the ranks of a fit keep their rows on disk, and read them in blocks in each epoch or

@@ -41,8 +41,8 @@ def read_ratings(
     text_ids : bool, optional
         Keep ids as text. By default those of a column whose first is no number, or in which one of
         the first 64 KiB has leading zeros, as 007; leading zeros that only come later are lost.
-    dtype : dtype, default float32
-    repeats : {"last", "sum"}
+    dtype : dtype, default=float32
+    repeats : {"last", "sum"}, default="last"
         What a cell has that occurs more than once: "sum" for events, of which each line is one.
 
     Returns

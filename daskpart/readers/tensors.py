@@ -41,7 +41,7 @@ def read_tns(
     path : str
     shape : sequence of int, optional
         The extents; by default one more than the largest index of each mode.
-    dtype : dtype, default float64
+    dtype : dtype, default=float64
 
     Returns
     -------

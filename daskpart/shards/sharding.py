@@ -59,12 +59,12 @@ def shard(
         are; persist it first where that is dear.
     partition : Partition
         Of the rows, or of the columns if `axis` says so. Parts may be empty.
-    owners : "random", "packed" or array of int, shape (n_columns,)
+    owners : "random", "packed" or array of int, shape (n_columns,), default="random"
         Which part owns a column that several touch: one of them drawn at random, the one with the
         least traffic when columns of most parts choose first, or as given.
-    random_state : int
+    random_state : int, default=0
         Seed of ``owners="random"``.
-    axis : "rows" or "columns"
+    axis : "rows" or "columns", default="rows"
         What the partition splits.
 
     Returns

@@ -131,9 +131,9 @@ class TrainingProgress(EpochCallback):
 
     Parameters
     ----------
-    force : bool
+    force : bool, default=False
         Write also where the output is not a terminal.
-    delay : float
+    delay : float, default=1.0
         Seconds before anything is shown.
     file : text stream or None
         None: standard error.
@@ -222,13 +222,13 @@ class EarlyStopping(EpochCallback):
 
     Parameters
     ----------
-    patience : int
+    patience : int, default=3
         Epochs without improvement that are borne; at least 1.
-    min_delta : float
+    min_delta : float, default=0.0
         Smallest fall that counts, in the unit of the measure.
-    monitor : str
+    monitor : str, default="validation_rmse"
         Column of `history_`.
-    rising : bool
+    rising : bool, default=False
         Whether more is better: of an accuracy or an NDCG, a rise is what counts.
 
     Attributes

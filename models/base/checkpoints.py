@@ -30,9 +30,9 @@ class CheckpointWriter:
         a path without a suffix is a folder, and gives ``folder/epoch-000012.npz``.
     state : type
         Subclass of `State` whose ``load`` reads them.
-    every : int
+    every : int, default=1
         Epochs between two checkpoints, counted from epoch 0.
-    keep : int
+    keep : int, default=2
         How many stay; older ones are removed after a newer one is whole.
 
     Raises

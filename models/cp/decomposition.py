@@ -123,7 +123,7 @@ class CPModel(TransformerMixin):
         Parameters
         ----------
         X : array of shape (n, n_modes), DataFrame, list of tuples, one tuple, or container
-        unknown : {"raise", "mean", "nan"}
+        unknown : {"raise", "mean", "nan"}, default="raise"
             What becomes of an index that the decomposition does not have: an error; the mean over
             all indices of its mode; or NaN. Of a sparse container such an index is an error.
 
@@ -200,7 +200,7 @@ class CPModel(TransformerMixin):
         X : container
             A tensor that has the modes of the fit; along `mode` any indices, along the others
             those of the fit, matched as by `score`.
-        mode : int or str
+        mode : int or str, default=0
             The mode that is new, by place or by name.
 
         Returns

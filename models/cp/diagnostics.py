@@ -119,7 +119,7 @@ def cp_diagnostics(
         every worker that fits holds a copy.
     components : iterable of int
         Numbers of components to try.
-    seeds : int or sequence of int
+    seeds : int or sequence of int, default=5
         Starts of each, or how many.
     split_mode : int or str, optional
         The mode whose slices are dealt to two halves; default: the longest.
@@ -214,7 +214,7 @@ def factor_match_score(
         Of the same tensor, with as many components.
     modes : sequence of int, optional
         Modes that are compared; default: all.
-    weights : bool
+    weights : bool, default=False
         Multiply each pair by ``1 − |λ − λ'| / max(λ, λ')``.
 
     Returns

@@ -55,7 +55,7 @@ def coefs_from_state_dict(state: Mapping[str, Any], layer: str = "gcn") -> dict[
     ----------
     state : dict of str to array
         ``{name: tensor.numpy() for name, tensor in model.state_dict().items()}``.
-    layer : {"gcn", "sage", "gat"}
+    layer : {"gcn", "sage", "gat"}, default="gcn"
 
     Returns
     -------

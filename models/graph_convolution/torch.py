@@ -246,17 +246,17 @@ def run_on_parts(
     n_ranks : int
     partitioner
         As for `GCNClassifier`.
-    operator : {"normalised", "mean", "sum", "pattern"}
+    operator : {"normalised", "mean", "sum", "pattern"}, default="normalised"
         Â: D^−1/2 (A + I) D^−1/2, D^−1 A, A + I, or ones at all edges and on the diagonal.
-    symmetrize : bool
+    symmetrize : bool, default=False
         Whether an edge counts both ways.
-    dtype : {"float32", "float64"}
+    dtype : {"float32", "float64"}, default="float32"
         Of the entries of Â.
-    transport : {"local", "dask", "mpi"}
+    transport : {"local", "dask", "mpi"}, default="local"
         "local": a thread of this process for each rank.
     client : distributed.Client, optional
         For the other two; default: the current one.
-    random_state : int
+    random_state : int, default=0
         Of the partition.
     **static : object
         The same for every rank, each with a copy of its own: a module travels with its weights.

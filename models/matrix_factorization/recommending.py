@@ -81,9 +81,9 @@ class Recommender(FactorModel):
         Parameters
         ----------
         user : label or list of labels
-        n : int
+        n : int, default=10
             Items a user; fewer where fewer are left.
-        exclude_seen : bool
+        exclude_seen : bool, default=True
             Leave out what the user rated in the fit; what was held out of it
             (`validation_fraction`) counts as not rated.
         items, exclude : list of labels, optional
@@ -131,8 +131,8 @@ class Recommender(FactorModel):
         ----------
         X_new : container
             Ratings; one row a new user, as for `transform`.
-        n : int
-        exclude_seen : bool
+        n : int, default=10
+        exclude_seen : bool, default=True
             Leave out the items rated in `X_new`.
 
         Returns
@@ -159,7 +159,7 @@ class Recommender(FactorModel):
         Parameters
         ----------
         item : label or list of labels
-        n : int
+        n : int, default=10
 
         Returns
         -------
@@ -193,8 +193,8 @@ class Recommender(FactorModel):
 
         Parameters
         ----------
-        n : int
-        exclude_seen : bool
+        n : int, default=10
+        exclude_seen : bool, default=True
             Leave out what each user had in the fit.
         items, exclude : list of labels, optional
             The only items to recommend; items not to.

@@ -59,7 +59,7 @@ def refine(
         What was cut; see `daskpart.partition`.
     partition : Partition
         Where to start, from any method or a file. It is not changed.
-    metric : str
+    metric : str, default="connectivity"
         "connectivity", "cut-net", "power"
             As the objectives of `daskpart.partition`.
         "max-connectivity"
@@ -74,33 +74,33 @@ def refine(
             Of a point-to-point expand: rows that the busiest rank sends; sends and receives.
 
         Rows count times the cost of their net.
-    model : str
+    model : str, default="auto"
         As for `daskpart.partition`; auto: the one that the partition was made with, if it says so.
         It is built again with the seed and the row length that `partition.info` tells; one of
         other options (a sampler, θ) must be given as `data`.
-    rho : float
+    rho : float, default=2
         ρ of the metric "power".
-    owners : "auto", "packed", "vertices", or int[n_nets]
+    owners : "auto", "packed", "vertices", or int[n_nets], default="auto"
         Who owns a row, for the metrics that ask: packed as in `daskpart.owners`, all nets together
         (for "max-send-volume" by the rows sent alone);
         or wherever a vertex of the net is, the vertex of the same number or the one given. auto:
         "vertices" for graphs with self loops, else "packed".
-    epsilon : float
+    epsilon : float, default=0.03
         No part grows past (1 + epsilon) × the mean, or past the heaviest part of the start. Where
         no vertex weighs anything, their number counts.
-    random_state : int
+    random_state : int, default=0
         Same number, same partition.
     fixed : int[n_vertices], optional
         Vertices with a part here (not -1) stay where they are.
-    even : bool
+    even : bool, default=True
         False: parts may be emptied down to a vertex where that lowers "connectivity", "cut-net",
         "power" or "max-connectivity".
-    max_rounds : int
+    max_rounds : int, default=8
         Rounds over all vertices, in each phase of the search.
-    cycles : int
+    cycles : int, default=1
         For "connectivity", "cut-net" and "power": V-cycles before the moves, which move clusters of
         vertices by nets that cost what their price rises by; 0 leaves them out.
-    engine : "multilevel", "mtkahypar", or an Engine
+    engine : "multilevel", "mtkahypar", or an Engine, default="multilevel"
         What finds new numbers for parts.
 
     Returns
