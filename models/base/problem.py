@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -44,6 +45,22 @@ def check_components(state: Any, n_components: int) -> None:
             f"the last fit had {state.n_components} components, n_components is {n_components}: "
             "set it back, or begin anew by fit with warm_start=False"
         )
+
+
+def share_held_out(model: Any, data: Mapping[str, Any]) -> float:
+    """The share that a fit holds out of its data; of a batch of ``partial_fit`` nothing.
+
+    Raises
+    ------
+    InputError
+        Where `patience` would have nothing to look at.
+    """
+    if "onto" in data:  # a batch, which is all to be learnt from
+        return 0.0
+    share = model.validation_fraction
+    if model.patience is not None and data.get("validation") is None and not share:
+        raise InputError("patience needs validation=… or validation_fraction above 0")
+    return share
 
 
 def is_lazy(X: Any) -> bool:

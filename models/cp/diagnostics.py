@@ -24,6 +24,7 @@ and Bro, Comput. Stat. Data Anal. 50 (2006) (congruence); Harshman and De Sarbo 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -39,12 +40,13 @@ from scipy.optimize import linear_sum_assignment
 from daskpart._floor.checks import whole_number
 from daskpart._floor.tables import html_lines, readable
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
-from daskpart.errors import InputError
+from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.session import client_for
 
 from .by_mode import place_of_mode
 from .entries import Aligned, values_at
+from .estimator import CPDecomposition
 from .state import CPState
 
 if TYPE_CHECKING:
@@ -323,12 +325,6 @@ def _run(
 
 def _fit_one(tensor: LabelledTensor, n_components: int, options: dict[str, Any]) -> _Fitted:
     """One fit in this process, and how superdiagonal its core is."""
-    import warnings
-
-    from daskpart.errors import DaskpartWarning
-
-    from .estimator import CPDecomposition
-
     begin = perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DaskpartWarning)  # halves have slices without entries

@@ -29,7 +29,7 @@ from daskpart.models.base.cutting import kept_cut
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.plan import FitPlan, check_partitioner
-from daskpart.models.base.problem import check_components
+from daskpart.models.base.problem import check_components, share_held_out
 from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State
 from daskpart.models.base.trainer import Trainer
@@ -370,15 +370,11 @@ class CPDecomposition(CPModel, DistributedEstimator):
                 "validation entries are not in X, and missing='zero' takes them for 0: give "
                 "missing='unknown'"
             )
-        fraction = self.validation_fraction
-        if "onto" in data:  # a batch, which is all to be learnt from
-            fraction = 0.0
-        elif self.patience is not None and validation is None and not fraction:
-            raise InputError("patience needs validation=… or validation_fraction above 0")
+        share = share_held_out(self, data)
         problem = problem_of(X, y, self.missing)
         check_signs(self.init, nonnegative_modes(self.nonnegative, problem.dims))
         ridge_modes(self.ridge, problem.dims)
-        return problem.with_validation(validation, fraction, random_state)
+        return problem.with_validation(validation, share, random_state)
 
     def _make_plan(
         self,

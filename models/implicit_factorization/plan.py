@@ -11,9 +11,9 @@ Each event lies on two ranks, or twice on one: by user and by item.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -197,15 +197,24 @@ def plan_fit(
         When a rank would get no users.
     """
     begin = working_clock()
-    weigh = partial(
-        _weighed,
-        n_components=n_components,
-        row_work=row_work,
-        steps=steps,
-        transport=transport,
-        kept=kept,
-    )
-    parts = _partitioned(matrix, n_ranks, partitioner, random_state, row_work, weigh)
+    parts = given_partition(
+        partitioner, matrix.shape[0], n_ranks, lambda: np.diff(matrix.row_pointer()),
+        "the matrix", "rows",
+    )  # fmt: skip
+    if parts is None and partitioner == "auto":
+        parts = _weighed(
+            matrix,
+            n_ranks,
+            random_state,
+            n_components=n_components,
+            row_work=row_work,
+            steps=steps,
+            transport=transport,
+            kept=kept,
+        )
+    elif parts is None:
+        chosen = ROW_PARTITIONERS[partitioner] if isinstance(partitioner, str) else partitioner
+        parts = _cut(matrix, n_ranks, row_work, **{"random_state": random_state, **chosen})
     seconds = working_clock() - begin
     refuse_empty(parts, plural(matrix.row_name))
     connectivities = _connectivities(matrix, parts, row_work)
@@ -236,26 +245,6 @@ def _connectivities(
         matrix.rows, items.owners[matrix.columns], matrix.shape[0], n_ranks
     ).with_owners(np.where(np.diff(matrix.row_pointer()) > 0, assignment, -1))
     return {"user": users, "item": items}
-
-
-def _partitioned(
-    matrix: LabelledMatrix,
-    n_ranks: int,
-    partitioner: Any,
-    random_state: int,
-    row_work: int,
-    weigh: Callable,
-) -> Partition:
-    given = given_partition(
-        partitioner, matrix.shape[0], n_ranks, lambda: np.diff(matrix.row_pointer()),
-        "the matrix", "rows",
-    )  # fmt: skip
-    if given is not None:
-        return given
-    if isinstance(partitioner, str) and partitioner == "auto":
-        return weigh(matrix, n_ranks, random_state)
-    chosen = ROW_PARTITIONERS[partitioner] if isinstance(partitioner, str) else partitioner
-    return _cut(matrix, n_ranks, row_work, **{"random_state": random_state, **chosen})
 
 
 def _cut(matrix: LabelledMatrix, n_ranks: int, row_work: int, **arguments: Any) -> Partition:

@@ -21,7 +21,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from daskpart.models.base.estimator import COUNT
 from daskpart.models.base.fitted import as_fitted
-from daskpart.models.base.problem import is_lazy
 from daskpart.models.samples.estimator import SampleClassifier, SampleRegressor, is_lazy_or_file
 from daskpart.models.samples.problem import encoded
 
@@ -178,8 +177,6 @@ class LogisticRegression(LinearClassifier):
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
         """Their logarithms."""
-        if is_lazy(X):
-            return np.log(self.predict_proba(X))
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 

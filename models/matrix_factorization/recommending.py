@@ -21,6 +21,7 @@ from daskpart._floor.checks import needs_pyarrow, whole_number
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.labels import LabelIndex
+from daskpart.models.base.problem import share_held_out
 
 from .blocks import over_blocks, row_blocks
 from .factor_model import FactorModel
@@ -250,13 +251,9 @@ class Recommender(FactorModel):
         self, ratings: Ratings, data: dict[str, Any], random_state: int, *, events: bool
     ) -> Ratings:
         """The problem of a fit, with what is held out of it or was given to measure it by."""
-        given, fraction = data.get("validation"), self.validation_fraction
-        if "onto" in data:  # a batch, which is all to be learnt from
-            fraction = 0.0
-        elif self.patience is not None and given is None and not fraction:
-            raise InputError("patience needs validation=… or validation_fraction above 0")
-        columns = self._columns()
-        return ratings.with_validation(given, fraction, random_state, columns, events=events)
+        share, columns = share_held_out(self, data), self._columns()
+        given = data.get("validation")
+        return ratings.with_validation(given, share, random_state, columns, events=events)
 
     def _most_ranks(self, problem: Any) -> float:
         return min(problem.shape)
