@@ -191,8 +191,8 @@ def _some(labels: np.ndarray) -> str:
 
 
 @contextmanager
-def sorting_labels(labels: Any, name: str) -> Iterator[None]:
-    """Around what sorts labels: InputError where they can't be, as texts beside numbers."""
+def sorting_labels(labels: Any) -> Iterator[None]:
+    """Around what sorts labels of y: InputError where they can't be, as texts beside numbers."""
     try:
         yield
     except TypeError as error:
@@ -201,7 +201,7 @@ def sorting_labels(labels: Any, name: str) -> Iterator[None]:
             raise
         told = ", ".join(f"{kinds[kind]!r} ({kind})" for kind in sorted(kinds))
         raise InputError(
-            f"{name} holds labels of several kinds, such as {told}: give texts or numbers alone, "
+            f"y holds labels of several kinds, such as {told}: give texts or numbers alone, "
             "and drop rows whose label is missing"
         ) from error
 

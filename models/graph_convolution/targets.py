@@ -144,7 +144,7 @@ def class_targets(y: Any, classes: Any = None, *, to_judge: bool = False) -> Tar
         known = np.array(known.tolist())
     elif given.dtype.kind == "f":
         known = known.astype(np.int64) if unknown.any() else known
-    with sorting_labels(known, "y"):
+    with sorting_labels(known):
         found, codes = np.unique(known, return_inverse=True)
     if classes is not None:
         names = classes

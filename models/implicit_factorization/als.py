@@ -15,7 +15,7 @@ Source: Hu, Koren, Volinsky, "Collaborative Filtering for Implicit Feedback Data
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -207,7 +207,8 @@ def iterate(
     for side, other in (SIDES, SIDES[::-1]):
         gram = allreduce(comm, comm.map(owned_gram, factors, side=other), algorithm="hypercube")
         factors = comm.update(solve_side, factors, gram, side=side, solve=solve)
-        factors = expand(comm, plans[side], factors, *_CARRIERS[side])
+        pack = partial(packed, side=side)
+        factors = expand(comm, plans[side], factors, pack, placed, side=side)
     return factors
 
 
@@ -236,32 +237,17 @@ def solve_side(
     return factors
 
 
-def _pack_user(factors: RankFactors, positions: NDArray[np.int64]) -> NDArray[np.float32]:
-    return factors.user[positions]
+def packed(factors: RankFactors, positions: NDArray[np.int64], *, side: str) -> NDArray[np.float32]:
+    """Rows of a side that travel."""
+    return getattr(factors, side)[positions]
 
 
-def _pack_item(factors: RankFactors, positions: NDArray[np.int64]) -> NDArray[np.float32]:
-    return factors.item[positions]
-
-
-def _place_user(factors: RankFactors, inbox: Inbox) -> RankFactors:
-    return _placed(factors, factors.user, inbox)
-
-
-def _place_item(factors: RankFactors, inbox: Inbox) -> RankFactors:
-    return _placed(factors, factors.item, inbox)
-
-
-def _placed(factors: RankFactors, rows: NDArray[np.float32], inbox: Inbox) -> RankFactors:
+def placed(factors: RankFactors, inbox: Inbox, *, side: str) -> RankFactors:
+    """Rows that arrived, in their places."""
+    rows = getattr(factors, side)
     for positions, message in zip(inbox.positions, inbox.payloads, strict=True):
         rows[positions] = message
     return factors
-
-
-_CARRIERS: dict[str, tuple[Any, Any]] = {
-    "user": (_pack_user, _place_user),
-    "item": (_pack_item, _place_item),
-}
 
 
 def count(factors: RankFactors) -> NDArray[np.float64]:

@@ -279,10 +279,10 @@ def _starting_rows(ids, n_components, center, scale, seed, rows):
             rows[r, f] = center + scale * (2.0 * unit - 1.0)
 
 
-def fill_starting_rows(rows: np.ndarray, random_state: int, center: float, scale: float) -> None:
-    """Fill all rows of a side, in place: uniform in center ± scale, by seed and position alone."""
+def fill_starting_rows(rows: np.ndarray, random_state: int, scale: float) -> None:
+    """Fill all rows of a side, in place: uniform in ± scale, by seed and position alone."""
     seed = np.random.SeedSequence(random_state).generate_state(2, np.uint64)[1]
-    _starting_rows(np.arange(len(rows)), rows.shape[1], center, scale, seed, rows)
+    _starting_rows(np.arange(len(rows)), rows.shape[1], 0.0, scale, seed, rows)
 
 
 def starting_model(

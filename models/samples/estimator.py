@@ -109,7 +109,7 @@ class SampleModel(DistributedEstimator):
             if y.ndim == 2 and y.shape[1] == 1:
                 y = column_or_1d(y, warn=True)
             return y, 1 if y.ndim == 1 else y.shape[1], None
-        with sorting_labels(y, "y"):
+        with sorting_labels(y):
             check_classification_targets(y)
             classes = np.unique(y) if classes is None else np.asarray(classes)
         return self._encode(y, classes), self._n_outputs(classes), classes
