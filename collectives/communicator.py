@@ -392,7 +392,7 @@ class Communicator(ABC):
         if pending.collected:
             raise InputError("These messages were collected before; post them again.")
         self._check_step(values if state is None else (state, *values), static)
-        new_state = self._collect(pending, state, combine, values, static)
+        new_state = self._map(combine, state, values, static, pending)
         pending.collected = True
         if state is not None:
             state.spent = True
@@ -503,23 +503,21 @@ class Communicator(ABC):
 
     @abstractmethod
     def _map(
-        self, function: Callable, state: PerRank | None, values: Sequence[Any], static: dict
+        self,
+        function: Callable,
+        state: PerRank | None,
+        values: Sequence[Any],
+        static: dict,
+        pending: Pending | None = None,
     ) -> PerRank:
-        """A step; it may overwrite `state`, its first argument, if there is one."""
+        """A step: ``function(state, inbox, *values, **static)``, each of the first two if given.
+
+        It may overwrite `state`; the inbox holds the messages of `pending`, waited for.
+        """
 
     @abstractmethod
     def _post(self, pending: Pending, values: PerRank, pack: Callable) -> Any:
         """Send; what it gives becomes the content of the pending messages."""
-
-    @abstractmethod
-    def _collect(
-        self,
-        pending: Pending,
-        state: PerRank | None,
-        combine: Callable,
-        values: Sequence,
-        static: dict,
-    ) -> PerRank: ...
 
     @abstractmethod
     def _fold(

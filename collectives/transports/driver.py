@@ -216,8 +216,15 @@ class RankedCommunicator(Communicator):
         return PerRank(self, held)
 
     def _map(
-        self, function: Callable, state: PerRank | None, values: Sequence[Any], static: dict
+        self,
+        function: Callable,
+        state: PerRank | None,
+        values: Sequence[Any],
+        static: dict,
+        pending: Pending | None = None,
     ) -> PerRank:
+        if pending is not None:
+            return self.run(_call, "collect", pending, state, function, *values, static=static)
         if state is None:
             return self.run(_call, "map", function, *values, static=static)
         return self.run(_call, "update", function, state, *values, static=static)
@@ -227,16 +234,6 @@ class RankedCommunicator(Communicator):
         if isinstance(pending.round, Exchange):
             return self.run(_call, "post_values", *sent, pending.label, pending.index).content
         return self.run(_call, "post", *sent).content
-
-    def _collect(
-        self,
-        pending: Pending,
-        state: PerRank | None,
-        combine: Callable,
-        values: Sequence,
-        static: dict,
-    ) -> PerRank:
-        return self.run(_call, "collect", pending, state, combine, *values, static=static)
 
     def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:
         return self.run(_call, "fold", values, function, label, static=static)

@@ -154,19 +154,37 @@ class GraphCommunicator(Communicator):
         return self._handle(Replicated, Node([key], {key: DataNode(key, value)}, ()))
 
     def _map(
-        self, function: Callable, state: PerRank | None, values: Sequence[Any], static: dict
+        self,
+        function: Callable,
+        state: PerRank | None,
+        values: Sequence[Any],
+        static: dict,
+        pending: Pending | None = None,
     ) -> PerRank:
         inputs = values if state is None else (state, *values)
+        parents = [value.content for value in inputs]
         keys = self._keys(name_of(function))
         mark = (self.run_id, self._step)
+        arriving: list[List | None] = [None] * self.n_ranks
+        if pending is not None:
+            posted: Node = pending.content
+            messages: list[list[TaskRef]] = [[] for _ in keys]
+            for key in posted.keys:  # in rising order of sources
+                messages[key[2]].append(TaskRef(key))
+            arriving = [
+                List(*self._half(pending, rank), List(*refs)) for rank, refs in enumerate(messages)
+            ]
+            parents.append(posted)
+            if not isinstance(pending.round, Exchange):
+                parents.append(pending.round.messages.content)
         own = {
             key: PinnedTask(
-                key, tasks.run_map, mark, rank, function, static,
-                state is not None, *inputs_of(inputs, rank),
+                key, tasks.run_step, mark, rank, function, static,
+                state is not None, arriving[rank], *inputs_of(inputs, rank),
             )
             for rank, key in enumerate(keys)
         }  # fmt: skip
-        return self._handle(PerRank, Node(keys, own, [value.content for value in inputs]))
+        return self._handle(PerRank, Node(keys, own, parents))
 
     def _post(self, pending: Pending, values: PerRank, pack: Callable) -> Node:
         entry, held = pending.round, values.content
@@ -191,33 +209,6 @@ class GraphCommunicator(Communicator):
         node = Node(list(own), own, [held] if halves is None else [halves, held])
         node.handle = weakref.ref(pending)
         return node
-
-    def _collect(
-        self,
-        pending: Pending,
-        state: PerRank | None,
-        combine: Callable,
-        values: Sequence,
-        static: dict,
-    ) -> PerRank:
-        inputs = values if state is None else (state, *values)
-        posted: Node = pending.content
-        keys = self._keys(name_of(combine))
-        mark = (self.run_id, self._step)
-        arriving: list[list[TaskRef]] = [[] for _ in keys]
-        for key in posted.keys:  # in rising order of sources
-            arriving[key[2]].append(TaskRef(key))
-        own = {
-            key: PinnedTask(
-                key, tasks.run_combine, mark, combine, static, *self._half(pending, rank),
-                List(*arriving[rank]), state is not None, *inputs_of(inputs, rank),
-            )
-            for rank, key in enumerate(keys)
-        }  # fmt: skip
-        parents = [posted, *(value.content for value in inputs)]
-        if not isinstance(pending.round, Exchange):
-            parents.append(pending.round.messages.content)
-        return self._handle(PerRank, Node(keys, own, parents))
 
     @staticmethod
     def _half(pending: Pending, rank: int) -> tuple[Any, int]:

@@ -43,12 +43,26 @@ def pinned_graph(
     return HighLevelGraph(layers, dependencies)
 
 
-def run_map(
-    mark: Mark, rank: int, function: Callable, static: dict, overwrites: bool, *values: Any
+def run_step(
+    mark: Mark,
+    rank: int,
+    function: Callable,
+    static: dict,
+    overwrites: bool,
+    arriving: list | None,
+    *values: Any,
 ) -> Any:
-    """``function(*values, **static)`` on one rank, where it `overwrites` on a copy of the first."""
-    own = _own(values, overwrites)
+    """``function(*values, **static)`` on one rank, with a copy of a first value that it overwrites.
+
+    What is `arriving`, its half of a round and the messages, becomes an inbox behind that one.
+    """
+    own = list(values)
+    if overwrites:
+        own[0] = duplicate(own[0])  # Dask may need the old one again
     with _measured(mark, rank, function):
+        if arriving is not None:
+            half, slot, payloads = arriving
+            own.insert(int(overwrites), _opened(half, slot).incoming(list(payloads)))
         return function(*own, **static)
 
 
@@ -62,29 +76,6 @@ def run_pack(mark: Mark, pack: Callable, index: int, half: Any, slot: int, value
     note = Note(begin, now(), rows=sent.rows, nbytes=sent.nbytes)
     record(run, (step, own.rank, sent.destinations[0]), note)
     return sent.payload
-
-
-def run_combine(
-    mark: Mark,
-    combine: Callable,
-    static: dict,
-    half: Any,
-    slot: int,
-    payloads: list,
-    overwrites: bool,
-    *values: Any,
-) -> Any:
-    """Combine all messages to a rank, where it `overwrites` into a copy of the first value."""
-    own, state = _opened(half, slot), int(overwrites)
-    values = _own(values, overwrites)
-    with _measured(mark, own.rank, combine):
-        inbox = own.incoming(list(payloads))
-        return combine(*values[:state], inbox, *values[state:], **static)
-
-
-def _own(values: tuple, overwrites: bool) -> tuple:
-    """Of the first value a copy, where it is overwritten: Dask may need the old one again."""
-    return (duplicate(values[0]), *values[1:]) if overwrites else values
 
 
 def _opened(half: Any, slot: int) -> RankMessages | RankExchange:

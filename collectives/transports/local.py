@@ -79,16 +79,32 @@ class LocalCommunicator(Communicator):
         return PerRank(self, values, borrowed=True)
 
     def _map(
-        self, function: Callable, state: PerRank | None, values: Sequence[Any], static: dict
+        self,
+        function: Callable,
+        state: PerRank | None,
+        values: Sequence[Any],
+        static: dict,
+        pending: Pending | None = None,
     ) -> PerRank:
         columns = self._columns(values)
         if state is not None:
             states = _overwritable(state)
             state.spent = True  # also when a rank fails: others may have overwritten theirs
+        if pending is not None:
+            pending.collected = True
+            arriving, (source, destination), posted = pending.content
+            arrival = self._clock.copy()
+            np.maximum.at(arrival, destination, posted[source])
+            self._set_forward(arrival, pending.label)
 
         def step(rank: int) -> Any:
             own = [c[rank] for c in columns]
-            return function(*own if state is None else (states(rank), *own), **static)
+            if pending is not None:
+                half = self._half(pending, rank)
+                own.insert(0, half.incoming([arriving[rank][source] for source in half.sources]))
+            if state is not None:
+                own.insert(0, states(rank))
+            return function(*own, **static)
 
         return PerRank(self, self._run(step, COMPUTING, name_of(function)))
 
@@ -109,33 +125,6 @@ class LocalCommunicator(Communicator):
         columns = np.array(flat, np.int64).reshape(-1, 4).T
         self.counters.record_round(pending.label, pending.index, *columns)
         return arriving, columns[:2], self._clock
-
-    def _collect(
-        self,
-        pending: Pending,
-        state: PerRank | None,
-        combine: Callable,
-        values: Sequence,
-        static: dict,
-    ) -> PerRank:
-        arriving, (source, destination), posted = pending.content
-        columns = self._columns(values)
-        pending.collected = True
-        if state is not None:
-            states = _overwritable(state)
-            state.spent = True
-        arrival = self._clock.copy()
-        np.maximum.at(arrival, destination, posted[source])
-        self._set_forward(arrival, pending.label)
-
-        def step(rank: int) -> Any:
-            half = self._half(pending, rank)
-            inbox = half.incoming([arriving[rank][source] for source in half.sources])
-            own = [c[rank] for c in columns]
-            first = (inbox,) if state is None else (states(rank), inbox)
-            return combine(*first, *own, **static)
-
-        return PerRank(self, self._run(step, COMPUTING, name_of(combine)))
 
     @staticmethod
     def _half(pending: Pending, rank: int) -> RankMessages | RankExchange:

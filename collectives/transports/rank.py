@@ -250,10 +250,20 @@ class RankCommunicator(Communicator):
         return PerRank(self, slices_of_rank(plans, self.rank))
 
     def _map(
-        self, function: Callable, state: PerRank | None, values: Sequence[Any], static: dict
+        self,
+        function: Callable,
+        state: PerRank | None,
+        values: Sequence[Any],
+        static: dict,
+        pending: Pending | None = None,
     ) -> PerRank:
-        self._mailbox.check()
         arguments = [value.content for value in values]
+        if pending is None:
+            self._mailbox.check()
+        else:
+            half = self._half(pending)
+            payloads = self._receive(pending.content, half.sources, pending.label)
+            arguments.insert(0, half.incoming(payloads))
         if state is not None:
             arguments.insert(0, _own(state))
         return PerRank(self, self._timed(function, arguments, static))
@@ -272,21 +282,6 @@ class RankCommunicator(Communicator):
         self._count(RoundShare(pending.label, pending.index, *ends, tuple(rows), tuple(sizes)))
         self._answer.seconds_computing += self._note(SENDING, pending.label, begin, sum(sizes))
         return call
-
-    def _collect(
-        self,
-        pending: Pending,
-        state: PerRank | None,
-        combine: Callable,
-        values: Sequence,
-        static: dict,
-    ) -> PerRank:
-        half = self._half(pending)
-        payloads = self._receive(pending.content, half.sources, pending.label)
-        arguments = [half.incoming(payloads), *[value.content for value in values]]
-        if state is not None:
-            arguments.insert(0, _own(state))
-        return PerRank(self, self._timed(combine, arguments, static))
 
     def _half(self, pending: Pending) -> RankMessages | RankExchange:
         if isinstance(pending.round, Exchange):
