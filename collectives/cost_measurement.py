@@ -40,7 +40,7 @@ _SHARE = 1 / 8  # of the indices of a long vector has an entry
 _KEPT_BYTES = 1 << 24  # of what kernels gave, a rank
 _REPEATS, _MORE = 96, 8  # of a kernel, on all ranks together; times that where calls take long
 
-_DECIDE = ("placement", "scheduler", "n_threads", "sequential")
+_DECIDE = ("placement", "scheduler", "n_threads")
 _known: dict[tuple[Any, ...], CostModel] = {}  # at the driver, for the life of the process
 
 

@@ -4,27 +4,21 @@
     a round    slots ──▶ one message to the neighbour, payload behind ──▶ slots      ⌈log2 K⌉ times
     unpack     rows that end here ──▶ the state, as one inbox
 
-    slots of the rank     0   1   2   3 │ 4   payload
-    starts here           a           d │
-    arrives, ends here        b         │     unpacked into the state when all rounds are over
-    only forwarded                c     │
-
     expand, reduce                         rows alone (`operations`)
     expand_allreduce, reduce_allreduce     rows, and a dense payload with them
 
 Abubaker et al. §4; the payload is what hides the latency of the sparse messages (Algorithm 2
 there). Rows leave the rank's state once, before the first round, and reach it once, after the last;
 in between they lie in a forwarding buffer, a slot for each routed row (`hypercube.EmbeddedPlan`)
-that passes the rank. So ``pack``, ``place`` and ``combine`` are those of `expand` and `reduce`, and
-see the same inbox as on a point-to-point plan, except where an aware reduce has combined copies on
-the way; and the state may be in use until the end.
+that passes the rank; where copies meet is fixed by the plan, and worked out once (`routes`). So
+``pack``, ``place`` and ``combine`` are those of `expand` and `reduce`, and see the same inbox as on
+a point-to-point plan, except where an aware reduce has combined copies on the way; and the state
+may be in use until the end.
 
 A dense payload goes with the rows: it is the end of every message, where the last slots leave room
 (its bytes, not its numbers, so any dtype fits any other). Behind it comes a check sum of shape and
 dtype, so that ranks that disagree are told. Values combine with the lower rank's first, so after
 the last round all ranks hold the same bits.
-
-Where a copy meets another on the way is fixed by the plan, and worked out once (`routes`).
 """
 
 from __future__ import annotations

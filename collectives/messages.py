@@ -84,20 +84,20 @@ class RankMessages:
 
         `place` is that of one destination, where only its message is wanted.
         """
-        wanted = range(len(self.destinations)) if place is None else [place]
-        return [self._message(index, value, pack) for index in wanted]
-
-    def _message(self, index: int, value: Any, pack: Callable) -> Message:
-        destination, positions = self.destinations[index], self.out_positions[index]
-        payload = without_mask(pack(value, positions), f"rows of rank {self.rank}")
-        if payload.ndim == 0 or len(payload) != len(positions):
-            raise InputError(
-                f"Rank {self.rank} packed an array of shape {payload.shape} for {len(positions)} "
-                f"rows to rank {destination}; pack must give one row a position."
-            )
-        if not payload.flags.owndata or payload is value:
-            payload = copied(payload)  # a view could change under the receiver
-        return Message([destination], payload, len(payload), payload.nbytes)
+        messages, what = [], f"rows of rank {self.rank}"
+        for index in range(len(self.destinations)) if place is None else [place]:
+            destination, positions = self.destinations[index], self.out_positions[index]
+            payload = without_mask(pack(value, positions), what)
+            if payload.ndim == 0 or len(payload) != len(positions):
+                raise InputError(
+                    f"Rank {self.rank} packed an array of shape {payload.shape} for "
+                    f"{len(positions)} rows to rank {destination}; pack must give one row a "
+                    "position."
+                )
+            if not payload.flags.owndata or payload is value:
+                payload = copied(payload)  # a view could change under the receiver
+            messages.append(Message([destination], payload, len(payload), payload.nbytes))
+        return messages
 
     def incoming(self, payloads: list[NDArray[Any]]) -> Inbox:
         """What arrived, in the order of `sources`; they must agree in dtype and row shape.

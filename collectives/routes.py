@@ -3,6 +3,7 @@
     slots of the rank     0   1   2   3        a round brings       slot 1   slot 2   slot 3
     starts here           a           d                             first    first    meets d
     ends here                 b
+    only forwarded                c
 
 A routed row that passes the rank has a slot in its forwarding buffer. Where copies are combined on
 the way, a row that arrives is the first in its slot, meets the one that waits there, or ends here.
@@ -63,7 +64,10 @@ def prepare_embedding(
 ) -> PreparedEmbedding:
     """Slots and positions on each rank; what a rank only forwards need not be in its numbering."""
     require_same_ranks([plan], communicator.n_ranks)
-    pieces = communicator.values(pieces_of_ranks(plan))
+    # for each rank its slice of the carried plan, in items and in routed rows, and of the rounds
+    entries = (plan.carried.rounds[0], plan.carried_rows(), *plan.rounds)
+    slices = [tuple(entry.of_rank(rank) for entry in entries) for rank in range(plan.n_ranks)]
+    pieces = communicator.values(slices)
     combines = plan.kind == "reduce" and plan.aware  # copies of a row that meet on the way
     routes = communicator.map(
         routes_of_rank, pieces, numbering, n_routed=plan.n_routed, combines=combines
@@ -76,12 +80,6 @@ def prepare_embedding(
         plan.kind, over_slots.label, over_slots.rounds, plan, routes=routes,
         payload_rows=plan.payload_rows, every_message=plan.every_message,
     )  # fmt: skip
-
-
-def pieces_of_ranks(plan: EmbeddedPlan) -> list[tuple[RankRound, ...]]:
-    """For each rank its slice of the carried plan, in items and routed rows, and of the rounds."""
-    rounds = (plan.carried.rounds[0], plan.carried_rows(), *plan.rounds)
-    return [tuple(entry.of_rank(rank) for entry in rounds) for rank in range(plan.n_ranks)]
 
 
 def routes_of_rank(

@@ -121,7 +121,7 @@ def _steps(algorithm: str, n_ranks: int, group: int, degrees: tuple[int, ...]) -
     dense = [Step("dense", core)] if algorithm.startswith("dense") else []
     if algorithm == "butterfly":
         return *_splits(n_ranks, degrees), *_joins(n_ranks, degrees)
-    ring = [*_ring(n_ranks, "ring-up"), *_unring(n_ranks)]
+    ring = [*_ring(n_ranks, "ring-up"), Step("unring", n_ranks)] if n_ranks > 1 else []
     if algorithm == "dense-ring":
         return *dense, *_ring(n_ranks, "ring-down"), *ring
     if algorithm == "dsar-split-allgather-ring":
@@ -210,14 +210,11 @@ def _core_steps(algorithm: str, core: int, group: int) -> list[Step]:
     if algorithm == "dsar-early-switching":
         splits = _splits(core, [group, *[2] * ((core // group).bit_length() - 1)])
         return [*splits[:1], Step("dense", core), *splits[1:], *_joins(core, twos)]
-    split, join = _splits(core, [core]), _joins(core, _in_pairs(twos))
+    fours = [4] * (len(twos) // 2) + [2] * (len(twos) % 2)
+    split, join = _splits(core, [core]), _joins(core, fours)
     if algorithm.startswith("dsar"):
         return [*split, Step("dense", core), *join]
     return [replace(step, by_entries=True) for step in (*split, *join)]
-
-
-def _in_pairs(twos: list[int]) -> list[int]:
-    return [4] * (len(twos) // 2) + [2] * (len(twos) % 2)
 
 
 def _splits(n_parts: int, degrees: Sequence[int]) -> list[Step]:
@@ -238,10 +235,6 @@ def _joins(n_parts: int, degrees: Sequence[int]) -> list[Step]:
 
 def _ring(n_ranks: int, kind: str) -> list[Step]:
     return [Step(kind, n_ranks, number) for number in range(n_ranks - 1)]
-
-
-def _unring(n_ranks: int) -> list[Step]:
-    return [Step("unring", n_ranks)] if n_ranks > 1 else []
 
 
 def _checked_group(n_ranks: int, group: int | None) -> int:

@@ -142,8 +142,13 @@ class GraphCommunicator(Communicator):
 
     def _values(self, values: Any) -> PerRank:
         if is_dask_collection(values):
+            keys = collection_keys(values, self.n_ranks)
+            if self._cluster:
+                held = self._cluster.persist(values)
+            else:
+                held = computed_values(values, self.n_ranks)
             # a step, to keep them where their ranks live
-            return self._map(unchanged, None, [self._from_collection(values)], {})
+            return self._map(unchanged, None, [self._known(keys, held)], {})
         if self._cluster:
             held = self._cluster.scatter(values)
             return self._known([future.key for future in held], held)
@@ -337,12 +342,6 @@ class GraphCommunicator(Communicator):
         node.held = held
         self._settled.add(node)
         return self._handle(PerRank, node)
-
-    def _from_collection(self, collection: Any) -> PerRank:
-        keys = collection_keys(collection, self.n_ranks)
-        if self._cluster:
-            return self._known(keys, self._cluster.persist(collection))
-        return self._known(keys, computed_values(collection, self.n_ranks))
 
 
 def inputs_of(values: Iterable[PerRank | Replicated], rank: int) -> list[TaskRef]:

@@ -63,7 +63,6 @@ class LocalCommunicator(Communicator):
         if n_threads is not None:
             n_threads = whole_number(n_threads, "n_threads", 1)
         cores = n_cores()
-        self.sequential = sequential
         self._pool = RankPool(n_ranks, 1 if sequential else min(n_threads or cores, cores))
         self._clock = np.zeros(n_ranks)
         self._expected: dict[tuple[int, str], float] = {}  # seconds of steps, by kind and name
