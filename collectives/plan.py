@@ -266,7 +266,7 @@ class Plan:
         ]  # fmt: skip
 
     def predicted_seconds(self, alpha: float, beta: float, row_bytes: float) -> float:
-        """Seconds of the plan when a message of b bytes takes α + βb, round after round."""
+        """Seconds, round after round: `alpha` a message, `beta` a byte of rows of `row_bytes`."""
         return self.statistics().seconds(alpha, beta, row_bytes)
 
     def traffic(self) -> NDArray[np.int64]:

@@ -25,10 +25,6 @@ class Ring:
     travelling: Stream
     blocks: tuple[Stream, ...] = ()
 
-    def copy(self) -> Ring:
-        """Itself, as it never changes."""
-        return self
-
 
 @cache
 def exchange_of(step: Step, n_ranks: int) -> Exchange:

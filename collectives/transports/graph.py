@@ -51,7 +51,7 @@ from . import graph_tasks as tasks
 from . import measures
 from .cluster import Cluster, current_client
 from .from_dask import collection_keys, computed_values
-from .placement import checked_placement
+from .placement import place_ranks
 
 
 class Node:
@@ -118,7 +118,7 @@ class GraphCommunicator(Communicator):
         self.run_id = uuid.uuid4().hex[:12]
         self._cluster = None
         if client is not None:
-            self._cluster = Cluster(client, checked_placement(client, n_ranks, placement))
+            self._cluster = Cluster(client, place_ranks(client, n_ranks, placement))
         elif placement is not None:
             raise InputError(
                 "placement= needs a Dask client; without one ranks share this process."

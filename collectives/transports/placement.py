@@ -83,15 +83,6 @@ def threads_by_worker(client: Client) -> dict[str, int]:
     return {address: workers[address]["nthreads"] for address in order_of_workers(workers)}
 
 
-def place_ranks(client: Client, n_ranks: int) -> list[str]:
-    """Workers of the ranks: round-robin over the workers in order of their names.
-
-    Names that are numbers (MPI ranks under dask-mpi) count as numbers.
-    """
-    ordered = order_of_workers(workers_that_came(client))
-    return [ordered[rank % len(ordered)] for rank in range(n_ranks)]
-
-
 @contextmanager
 def workers_called_for(client: Client) -> Iterator[None]:
     """Where there is no worker, have a task wait for one: an adaptive cluster then starts some."""
@@ -116,14 +107,15 @@ def workers_that_came(client: Client) -> Mapping[str, Mapping]:
     return workers
 
 
-def checked_placement(client: Any, n_ranks: int, placement: Sequence[str] | None) -> Sequence[str]:
-    """Workers of the ranks as given, or by `place_ranks`; InputError for unknown ones."""
+def place_ranks(client: Any, n_ranks: int, placement: Sequence[str] | None = None) -> Sequence[str]:
+    """Workers of the ranks: as wished for, or round-robin; InputError for unknown ones."""
     if getattr(client, "asynchronous", False):
         raise InputError(
             "The graph transport needs a synchronous client: Client(asynchronous=False)."
         )
     if placement is None:
-        return place_ranks(client, n_ranks)
+        ordered = order_of_workers(workers_that_came(client))
+        return [ordered[rank % len(ordered)] for rank in range(n_ranks)]
     known = known_workers(client)
     unknown = sorted({str(address) for address in placement if address not in known})
     if len(placement) != n_ranks or unknown:
@@ -135,7 +127,10 @@ def checked_placement(client: Any, n_ranks: int, placement: Sequence[str] | None
 
 
 def order_of_workers(workers: Mapping[str, Mapping]) -> list[str]:
-    """Addresses of the workers that take tasks, in order of their names."""
+    """Addresses of the workers that take tasks, in order of their names.
+
+    Names that are numbers (MPI ranks under dask-mpi) count as numbers.
+    """
     running = [name for name, worker in workers.items() if worker.get("status") == "running"]
     return sorted(
         running or workers, key=lambda address: _name_order(workers[address]["name"], address)

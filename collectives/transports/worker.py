@@ -163,7 +163,7 @@ class RankHost:
         return "dont-reply"
 
 
-class Stream:
+class WorkerStream:
     """Messages to another worker, over a connection of their own: in order, with no answers.
 
     What is put while one write lasts goes together with the next.
@@ -227,7 +227,7 @@ class Session:
         self._done: set[int] = set()
         self._leaving, self._left = threading.Lock(), 0
         self._changed = asyncio.Event()
-        self._streams: dict[str, Stream] = {}
+        self._streams: dict[str, WorkerStream] = {}
         self.ended: str | None = None
         self._opened = monotonic()
         self._watcher = asyncio.create_task(self._watch())
@@ -320,10 +320,10 @@ class Session:
 
     # -- messages ---
 
-    def stream(self, address: str) -> Stream:
+    def stream(self, address: str) -> WorkerStream:
         """The stream to another worker."""
         if address not in self._streams:
-            self._streams[address] = Stream(self, address)
+            self._streams[address] = WorkerStream(self, address)
         return self._streams[address]
 
     def send(self, address: str, message: tuple) -> None:
