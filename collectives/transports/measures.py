@@ -81,8 +81,8 @@ class Measures:
         self.counters = counters
         self._rounds: dict[int, _Expected] = {}
         self._timed: set[Key] = set()
-        self._busy: list[list[tuple[float, float]]]  # of each rank, since the last wait
-        self._busy = [[] for _ in range(counters.n_ranks)]
+        # of each rank since the last wait
+        self._busy: list[list[tuple[float, float]]] = [[] for _ in range(counters.n_ranks)]
 
     def expect(
         self, step: int, label: str, index: int, source: NDArray[Any], destination: NDArray[Any]

@@ -189,7 +189,8 @@ class SpmdCommunicator(RankedCommunicator):
         asked = {"op": on_worker.RUN, "request": pickle.dumps(request)}
         # values of their own for the ranks of each worker, if there are any
         parts = self._parts(own) if own else [(workers, b"")]
-        reasons: list[str | None] = [None, None]
+        last: str | None = None
+        stopped: str | None = None
 
         async def all_of_them() -> list[Any]:
             calls = [self._told({**asked, "own": part}, group) for group, part in parts]
@@ -199,15 +200,16 @@ class SpmdCommunicator(RankedCommunicator):
             return [said[place] for place in workers]
 
         def look() -> None:
+            nonlocal last, stopped
             self._require_ranks()
             found = self._cluster.answered(lambda: self._deadlock(request.run))
-            if found is not None and found == reasons[-1]:
+            if found is not None and found == last:
+                stopped = stopped or found
                 self._cluster.on_those_left(on_worker.stop_run, self.run_id, request.run, found)
-            reasons.append(found)
+            last = found
 
         answers = self._cluster.watched(all_of_them, look)
-        stopped = [r for r, before in zip(reasons[1:], reasons, strict=False) if r and r == before]
-        return answers, stopped[0] if stopped else None
+        return answers, stopped
 
     def _require_ranks(self) -> None:
         """Raise WorkerLostError if a worker is gone, or a rank, which would never answer."""

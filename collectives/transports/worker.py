@@ -241,14 +241,9 @@ class Session:
 
     async def missing(self, seconds: float) -> list[int]:
         """Ranks that do not run within this time."""
-        limit = monotonic() + seconds
-        while self._running != set(self.mailboxes) and self.ended is None:
-            self._changed.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), limit - monotonic())
-            if monotonic() > limit:
-                break
-        return sorted(set(self.mailboxes) - self._running)
+        every = set(self.mailboxes)
+        await self._until(lambda: self._running == every or self.ended is not None, seconds)
+        return sorted(every - self._running)
 
     async def execute(self, request: Request, own: dict[int, dict]) -> list[Packed]:
         """Run a text on all ranks of this worker; their answers."""
@@ -289,12 +284,16 @@ class Session:
     async def close(self, reason: str, seconds: float) -> None:
         """End, and wait for the ranks at most so long; then nothing of the run is left here."""
         self.end(reason)
+        await self._until(lambda: self._done >= self._running, seconds)
+        await self._forget()
+
+    async def _until(self, is_so: Callable[[], bool], seconds: float) -> None:
+        """Wait at most so long until ranks have come, or gone."""
         limit = monotonic() + seconds
-        while not self._done >= self._running and monotonic() < limit:
+        while not is_so() and (left := limit - monotonic()) > 0:
             self._changed.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), 0.1)
-        await self._forget()
+                await asyncio.wait_for(self._changed.wait(), left)
 
     async def _watch(self) -> None:
         """Look whether the ranks are still wanted; clean up after a run that ended by itself."""
