@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ._floor.kernels import kernel
+from ._floor.sums import sums_by_key
 
 
 def connect(
@@ -27,9 +28,7 @@ def connect(
 
 def cost_by_connectivity(pointer: NDArray, costs: NDArray, length: int) -> NDArray:
     """Sum of the costs of the items of each connectivity, int64[length]."""
-    total = np.zeros(length, np.int64)
-    np.add.at(total, np.diff(pointer), costs)
-    return total
+    return sums_by_key(np.diff(pointer), costs, length)
 
 
 @kernel
@@ -65,8 +64,7 @@ def least_loaded_owners(pointer: NDArray, parts: NDArray, n_parts: int) -> NDArr
     moved = np.bincount(parts, minlength=n_parts)
     give_to_least_loaded(pointer, parts, order[~of_two], connectivity - 2, moved, owners)
     owned = owners >= 0
-    sent = np.zeros(n_parts, np.int64)
-    np.add.at(sent, owners[owned], connectivity[owned] - 1)
+    sent = sums_by_key(owners[owned], connectivity[owned] - 1, n_parts)
     give_to_least_loaded(pointer, parts, order[of_two], connectivity - 1, sent, owners)
     return owners
 

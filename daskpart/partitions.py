@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from ._floor.archive import opened_npz
 from ._floor.atomic import replacing
 from ._floor.checks import amounts, as_array, require_like, whole_number
+from ._floor.sums import sums_by_key
 from ._floor.tables import html_table, text_table
 from ._incidence import group
 from .connectivity import Connectivity
@@ -97,9 +98,7 @@ class Partition:
     @cached_property
     def part_weights(self) -> NDArray[np.int64]:
         """int64[n_parts]: the weight of each part."""
-        total = np.zeros(self.n_parts, np.int64)
-        np.add.at(total, self.assignment, self.weights)
-        return total
+        return sums_by_key(self.assignment, self.weights, self.n_parts)
 
     @property
     def imbalance(self) -> float:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from daskpart._floor.checks import one_of, whole_number
+from daskpart._floor.sums import sums_by_key
 from daskpart.errors import EngineError
 
 from .checks import checked_epsilon, checked_n_parts
@@ -85,7 +86,8 @@ class MtKaHyParEngine:
             raise EngineError(
                 "Mt-KaHyPar moved a fixed vertex; use engine='multilevel' for this hypergraph"
             )
-        warn_if_unbalanced(_weights(hypergraph, side, 2), targets, epsilon)
+        weights = sums_by_key(side, hypergraph.vertex_weights, 2)
+        warn_if_unbalanced(weights, targets, epsilon)
         return side
 
     def partition(
@@ -99,7 +101,8 @@ class MtKaHyParEngine:
         targets = np.full(n_parts, hypergraph.vertex_weights.sum() / n_parts)
         free = np.full(hypergraph.n_vertices, -1, np.int8)
         part = self._solve(hypergraph, targets, epsilon, free, random_state)
-        warn_if_unbalanced(_weights(hypergraph, part, n_parts), targets, epsilon)
+        weights = sums_by_key(part, hypergraph.vertex_weights, n_parts)
+        warn_if_unbalanced(weights, targets, epsilon)
         return part
 
     def _solve(
@@ -123,12 +126,6 @@ class MtKaHyParEngine:
 
     def __repr__(self) -> str:
         return f"MtKaHyParEngine(preset={self.preset!r}, n_threads={self.n_threads})"
-
-
-def _weights(hypergraph: Hypergraph, part: np.ndarray, n_parts: int) -> np.ndarray:
-    weights = np.zeros(n_parts, np.int64)
-    np.add.at(weights, part, hypergraph.vertex_weights)
-    return weights
 
 
 def _shrink(amounts: np.ndarray, total: int) -> tuple[np.ndarray, int]:

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.checks import whole_number
 from daskpart._floor.rank_tasks import PinnedTask, RankCollection
+from daskpart._floor.sums import sums_by_key
 from daskpart.errors import InputError, ReadError
 
 from .drawn_rows import DrawnRows, split
@@ -149,9 +150,7 @@ class ExamplesFile:
         if self.texts is not None:
             found = self.labels_of(np.searchsorted(self.texts, found))
         places = np.searchsorted(self.labels, found)
-        total = np.zeros(len(self.labels), np.int64)
-        np.add.at(total, places, counts)
-        return total
+        return sums_by_key(places, counts, len(self.labels))
 
     @property
     def texts(self) -> tuple[str, ...] | None:

@@ -19,6 +19,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from daskpart._floor.checks import whole_number
 from daskpart._floor.rank_tasks import DataNode, RankPlacement, Task, TaskRef, known_workers
+from daskpart._floor.sums import sums_by_key
 from daskpart._floor.tables import html_lines, readable
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix, from_triples
@@ -114,9 +115,7 @@ class Shards(DaskMethodsMixin):
     @property
     def nnz_per_part(self) -> npt.NDArray[np.int64]:
         """Stored values of each part, int64 of shape (n_parts,)."""
-        found = np.zeros(self.n_parts, np.int64)
-        np.add.at(found, self.connectivity.parts, self.connectivity.counts)
-        return found
+        return sums_by_key(self.connectivity.parts, self.connectivity.counts, self.n_parts)
 
     @property
     def bytes_per_part(self) -> npt.NDArray[np.int64]:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.kernels import working_clock
+from daskpart._floor.sums import sums_by_key
 from daskpart.collectives import (
     Plan,
     concurrent_volume,
@@ -209,9 +210,8 @@ class CPPlan(FitPlan):
     @property
     def nonzeros(self) -> NDArray[np.int64]:
         """Of each rank."""
-        found = np.zeros(self.n_ranks, np.int64)
-        np.add.at(found, self.connectivities[0].parts, self.connectivities[0].counts)
-        return found
+        first = self.connectivities[0]
+        return sums_by_key(first.parts, first.counts, self.n_ranks)
 
     @property
     def owned(self) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from daskpart._floor.checksum import checksum
+from daskpart._floor.sums import sums_by_key
 from daskpart.errors import InputError
 from daskpart.models.base.problem import Problem
 from daskpart.partitions import Partition
@@ -238,6 +239,4 @@ def _is_sparse(X: Any) -> bool:
 
 
 def _summed(counts: NDArray[Any], partition: Partition) -> NDArray[np.int64]:
-    found = np.zeros(partition.n_parts, np.int64)
-    np.add.at(found, partition.assignment, counts)
-    return found
+    return sums_by_key(partition.assignment, counts, partition.n_parts)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.kernels import working_clock
+from daskpart._floor.sums import sums_by_key
 from daskpart._floor.words import counted, plural
 from daskpart.collectives import Plan, expand_plan
 from daskpart.connectivity import Connectivity
@@ -104,11 +105,8 @@ class ImplicitPlan(FitPlan):
     @cached_property
     def events(self) -> NDArray[np.int64]:
         """Events that each rank has by user, and by item: int64 of shape (2, n_ranks)."""
-        found = np.zeros((2, self.n_ranks), np.int64)
-        for line, side in zip(found, SIDES, strict=True):
-            other = self.connectivities[OTHER[side]]
-            np.add.at(line, other.parts, other.counts)
-        return found
+        others = [self.connectivities[OTHER[side]] for side in SIDES]
+        return np.stack([sums_by_key(each.parts, each.counts, self.n_ranks) for each in others])
 
     @cached_property
     def work(self) -> NDArray[np.int64]:

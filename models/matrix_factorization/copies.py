@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from daskpart._floor.sums import sums_by_key
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.containers.numbering import number_touched
@@ -100,8 +101,7 @@ def copies_schedule(connectivity: Connectivity, n_sub_epochs: int) -> SubEpochSc
     rows = np.repeat(used, n_sub_epochs)
     pointer = np.concatenate(([0], np.cumsum(degree[rows]))).astype(np.int64)
     begin = np.repeat(connectivity.pointer[rows] - pointer[:-1], degree[rows])
-    own = np.zeros(connectivity.n_parts, np.int64)
-    np.add.at(own, connectivity.parts, connectivity.counts)
+    own = sums_by_key(connectivity.parts, connectivity.counts, connectivity.n_parts)
     own //= 2  # each rating touches two rows
     ends = np.arange(n_sub_epochs + 1)[None, :] * own[:, None] // n_sub_epochs
     return SubEpochSchedule(

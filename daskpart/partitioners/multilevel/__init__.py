@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from daskpart._floor.checks import one_of
+from daskpart._floor.sums import sums_by_key
 from daskpart.partitioners.checks import checked_epsilon, checked_n_parts
 from daskpart.partitioners.engine import (
     check_bipartition,
@@ -88,8 +89,7 @@ class MultilevelEngine:
         n_parts = checked_n_parts(n_parts, hypergraph.n_vertices)
         finest, rng = Finest(hypergraph), np.random.default_rng(random_state)
         part = partition_level(finest, n_parts, epsilon, rng, EFFORTS[self.effort])
-        weights = np.zeros(n_parts, np.int64)
-        np.add.at(weights, part, hypergraph.vertex_weights)
+        weights = sums_by_key(part, hypergraph.vertex_weights, n_parts)
         warn_if_unbalanced(weights, np.full(n_parts, weights.mean()), epsilon)
         return part
 

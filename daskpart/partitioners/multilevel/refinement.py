@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskpart._floor.sums import sums_by_key
+
 from .coarsen import Step, coarsen
 from .fm import propagate, rebalance, search
 from .gain_table import with_gain_table
@@ -45,8 +47,7 @@ class Bounds(NamedTuple):
 
 def score(level: Level, part: np.ndarray, most: np.ndarray) -> tuple[int, int]:
     """Weight beyond the limits, then Σ cost · (λ - 1): what is smaller is better."""
-    weights = np.zeros(most.size, np.int64)
-    np.add.at(weights, part, level.weights)
+    weights = sums_by_key(part, level.weights, most.size)
     excess = int(np.maximum(weights - most, 0).sum())
     touched = connectivities(level.net_pointer, level.pins, part, most.size)
     return excess, int((level.net_costs * (touched - 1)).sum())

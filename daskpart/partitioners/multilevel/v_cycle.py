@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from daskpart._floor.sums import sums_by_key
 from daskpart.errors import InputError
 
 from .compressed import level_of
@@ -41,8 +42,7 @@ def rebalanced(
 
     Recursion leaves such parts where a vertex weighs a good part of one.
     """
-    weights = np.zeros(n_parts, np.int64)
-    np.add.at(weights, assignment, hypergraph.vertex_weights)
+    weights = sums_by_key(assignment, hypergraph.vertex_weights, n_parts)
     if np.all(weights <= most):
         return assignment
     held = np.zeros(assignment.size, np.bool_) if fixed is None else np.asarray(fixed) >= 0
@@ -127,8 +127,7 @@ def _one_cycle(
     touched = connectivities(*nets, part, n_parts)
     slopes = cost_table[np.minimum(touched + 1, n_parts)] - cost_table[np.maximum(touched - 1, 0)]
     level = level_of(replace(hypergraph, net_costs=hypergraph.net_costs * slopes))
-    weights = np.zeros(n_parts, np.int64)
-    np.add.at(weights, part, hypergraph.vertex_weights)
+    weights = sums_by_key(part, hypergraph.vertex_weights, n_parts)
     most = np.maximum(weights, bounds[1])
     better = cycle(level, part.copy(), Bounds(bounds[0], most), held, rng)
     before = int((hypergraph.net_costs * cost_table[touched]).sum())
