@@ -58,6 +58,8 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
     Attributes
     ----------
     classes_ : ndarray
+    several_ : bool
+        Whether a vertex has any number of classes, of a y with a column a class.
     {shared attributes}
 
     Examples

@@ -103,5 +103,7 @@ partition_ : Partition
 graph_ : scipy CSR array or None
     The adjacency that was trained on; None: no edges.
 vertex_names_ : ndarray or None
-n_features_in_ : int
+keeps_product_ : bool
+    Whether the product of the features with Â was made once, before the first epoch.
+n_features_in_, n_outputs_ : int
 """

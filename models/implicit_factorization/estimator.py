@@ -134,6 +134,8 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
     plan_report_ : ImplicitPlanReport
     comm_report_ : CommunicationReport
     partition_ : Partition
+    seen_ : scipy.sparse.csr_array of bool, shape (M, N)
+        What users had in the fit, which `recommend` leaves out.
     n_features_in_ : int
     new_rows_distance_ : float
         After `partial_fit` with new users or items: ‖Z − Z*‖ / ‖Z*‖ over their rows Z, Z* being the

@@ -154,6 +154,8 @@ class MatrixFactorization(Recommender, DistributedEstimator):
         What it moved, beside eq. 8 and 9.
     partition_ : Partition
     connectivity_ : Connectivity
+    seen_ : scipy.sparse.csr_array of bool, shape (M, N), or None
+        What users had in the fit, which `recommend` leaves out; None where they lay on workers.
     n_features_in_ : int
     new_rows_distance_ : float
         After `partial_fit` with new users or items: ‖Z − Z*‖ / ‖Z*‖ over their rows Z, Z* being the
