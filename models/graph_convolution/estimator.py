@@ -209,7 +209,7 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
 
         Parameters
         ----------
-        X, graph, client
+        X
             As in `predict`.
         y : array-like
             As in `fit`, also by name. A label that the model does not know is never right.
@@ -217,6 +217,8 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
             Of the labels, in the order of y.
         mask : array of bool, of positions or of names, optional
             Of the vertices to judge by, as `validation_mask`; default: all that are labelled.
+        graph, client
+            As in `predict`.
 
         Raises
         ------

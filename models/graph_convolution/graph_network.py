@@ -389,13 +389,13 @@ class GraphNetwork(DistributedEstimator):
             network,
             n_ranks,
             partitioner=self.partitioner,
-            random_state=random_state,
+            communication=self.communication if batches is None else "expand",
             n_slots=len(self._optimizer(network).slots),
             keeps_best=self.patience is not None,
-            communication=self.communication if batches is None else "expand",
-            transport=transport,
             sampler=None if batches is None else seeded(batches, problem),
+            random_state=random_state,
             steps=int(self.max_iter),
+            transport=transport,
             kept=kept,
         )
         return plan if batches is None else plan_batches(plan, problem, batches)

@@ -207,13 +207,13 @@ def plan_fit(
     n_ranks: int,
     *,
     partitioner: Any,
-    random_state: int,
+    communication: str = "expand",
     n_slots: int = 0,
     keeps_best: bool = False,
-    communication: str = "expand",
-    transport: str = "local",
     sampler: Any = None,
+    random_state: int,
     steps: int = 1,
+    transport: str = "local",
     kept: Any = None,
 ) -> GCNPlan:
     """Deal out the vertices and lay out every message of an epoch.
@@ -222,16 +222,15 @@ def plan_fit(
     ----------
     problem : GraphProblem
     network : Network
-    n_ranks, n_slots : int
-    keeps_best : bool
-    partitioner, random_state, communication
+    n_ranks, partitioner, communication, random_state
         As for `GCNClassifier`, checked.
-    transport : str
-        Never "auto".
+    n_slots, keeps_best
+        As for `GCNPlan`.
     sampler : Sampler or None
         Of the mini-batches that a stochastic model is made of.
-    steps, kept : int, State or None
-        How often an epoch is run, and what it goes on from: for ``partitioner="auto"``.
+    steps, transport, kept : int, str, State or None
+        How often an epoch is run, over what (never "auto"), and what it goes on from: for forecasts
+        of time.
 
     Raises
     ------

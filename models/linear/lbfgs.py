@@ -77,7 +77,7 @@ class LbfgsModel:
     ----------
     weights, gradient, loss
         At the last step.
-    tried, tried_gradient, tried_loss
+    direction, tried, tried_gradient, tried_loss
         In the line search.
     pairs : float64 ndarray of shape (2 · n_pairs, values of the rank's slice)
         Of the last steps: each step in a row, and n_pairs further how the gradient changed with it.
@@ -89,6 +89,8 @@ class LbfgsModel:
         Of all pairs with each other and, last, with the gradient; of whole vectors.
     scale : float
         The tolerance is a share of it: 1, or of a regression less.
+    share : Stream or None
+        What the rank adds to gradient and loss, until it is sent.
     """
 
     weights: NDArray[np.float64]

@@ -411,11 +411,11 @@ class MatrixFactorization(Recommender, DistributedEstimator):
             axis=self.axis,
             averaging=self.averaging,
             layout=RowLayout(int(self.n_components), bool(self.biases), self._rate().per_row),
+            rating_bytes=12 + 4 * (problem.weights is not None) + 4 * (self.loss == "bpr"),
             random_state=random_state,
             steps=int(self.max_iter),
             transport=transport,
             kept=kept,
-            rating_bytes=12 + 4 * (problem.weights is not None) + 4 * (self.loss == "bpr"),
         )
 
     def _rate(self) -> LearningRate:

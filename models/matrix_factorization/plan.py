@@ -223,10 +223,10 @@ def plan_fit(
     axis: str,
     averaging: str,
     layout: RowLayout,
+    rating_bytes: int = 12,
     random_state: int,
     steps: int = 1,
     transport: str = "local",
-    rating_bytes: int = 12,
     kept: Any = None,
 ) -> MFPlan:
     """Partition the ratings and lay out every message of an epoch.
@@ -239,11 +239,11 @@ def plan_fit(
     n_ranks, schedule, eta, partitioner, axis, averaging, random_state
         As for `MatrixFactorization`, checked.
     layout : RowLayout
+    rating_bytes : int
+        Of `MFPlan`.
     steps, transport, kept : int, str, State or None
         How often an epoch is run, over what, and what it goes on from: for ``partitioner="auto"``,
         see `cutting`.
-    rating_bytes : int
-        Of `MFPlan`.
 
     Raises
     ------
