@@ -180,8 +180,9 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
         Returns
         -------
         ndarray, or Series or DataFrame where vertices have names
+            In the order of the rows of X.
         """
-        outputs, names = self._outputs(X, graph, client)
+        outputs, names = self._answers(X, graph, client)
         if self.several_:
             return named((outputs > 0).astype(np.int64), names, self.classes_)
         return named(self.classes_[outputs.argmax(axis=1)], names)
@@ -191,7 +192,7 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
 
         Parameters and names are those of `predict`.
         """
-        outputs, names = self._outputs(X, graph, client)
+        outputs, names = self._answers(X, graph, client)
         loss: Loss = SigmoidLoss() if self.several_ else SoftmaxLoss()
         return named(loss.predicted(outputs), names, self.classes_)
 
@@ -299,7 +300,7 @@ class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
 
         Parameters and names are those of `GCNClassifier.predict`.
         """
-        outputs, names = self._outputs(X, graph, client)
+        outputs, names = self._answers(X, graph, client)
         outputs = outputs[:, 0] if self.n_outputs_ == 1 else outputs
         return named(outputs, names, self.columns_)
 

@@ -13,7 +13,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -55,7 +54,7 @@ from .sampling import SAMPLERS
 from .state import GCNState
 from .targets import Targets
 from .text import GCNText
-from .vertex_names import by_vertex, in_order, mask_of, names_of_rows, placed, that_name
+from .vertex_names import by_row, by_vertex, in_order, mask_of, named, names_of_rows, placed
 
 # columns that are best at their lowest, and at their highest
 MONITORS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -347,7 +346,7 @@ class GraphNetwork(DistributedEstimator):
             except ValueError as error:
                 raise refused(error, given) from error
             X = canonical_rows(X) if issparse(X) else X  # dropout draws by row and column
-            order = in_order(read.names, that_name(names, read.names, X.shape[0]), "features")
+            order = in_order(read.names, names, "features")
             X = X if order is None else X[order]
         nobody = np.zeros(read.adjacency.shape[0], bool)
         nothing = Targets(nobody, nobody, None, 1, "numbers")
@@ -525,12 +524,11 @@ class GraphNetwork(DistributedEstimator):
 
         Returns
         -------
-        ndarray of shape (n, d), or DataFrame where vertices have names
+        ndarray of shape (n, d), or DataFrame where vertices have names, in the order of X
             After ``set_output`` the frame that it asks for.
         """
         place = -2 if as_fitted(self, *ANSWERED_BY)._hidden else -1
-        values, names = self._outputs(X, graph, client, place)
-        found = values if names is None else pd.DataFrame(values, index=names)
+        found = named(*self._answers(X, graph, client, place))
         return _wrap_data_with_container("transform", found, X, self)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
@@ -538,6 +536,11 @@ class GraphNetwork(DistributedEstimator):
         hidden = as_fitted(self, *ANSWERED_BY)._hidden
         width = hidden[-1] if hidden else self.n_outputs_
         return np.array([f"embedding{place}" for place in range(width)], dtype=object)
+
+    def _answers(self, X: Any, graph: Any, client: Any, place: int = -1) -> tuple[Any, Any]:
+        """What `_outputs` gives, in the order of the rows of X."""
+        X = frames_in_memory(X)
+        return by_row(*self._outputs(X, graph, client, place), names_of_rows(X))
 
     def _outputs(
         self, X: Any, graph: Any, client: Any, place: int = -1

@@ -62,12 +62,15 @@ def that_name(given: NDArray[Any] | None, vertices: NDArray[Any] | None, n: int)
 def in_order(names: NDArray[Any] | None, given: NDArray[Any] | None, what: str) -> Any:
     """Positions that put rows named `given` into the order of `names`; None: they are in it.
 
+    They are, too, where their names say nothing of the vertices.
+
     Raises
     ------
     InputError
         For names that the graph does not have, or that are missing.
     """
-    order = rows_by_name(names, given, what)
+    own = None if names is None else that_name(given, names, len(names))
+    order = rows_by_name(names, own, what)
     if names is not None and order is not None and (order < 0).any():
         lacking = int((order < 0).sum())
         first = names[[np.argmin(order)]].tolist()[0]
@@ -159,6 +162,16 @@ def mask_of(mask: Any, vertices: Any, row_names: Any, n: int, name: str) -> NDAr
     rows, n_rows = placed(own, row_names, vertices, n, name)
     found = as_mask(mask, n_rows, name)
     return found if rows is None else found[rows] & (rows >= 0)
+
+
+def by_row(values: NDArray[Any], vertices: Any, given: Any) -> tuple[NDArray[Any], Any]:
+    """Values by vertex in the order of the rows named `given`, all there, and the names of these.
+
+    Rows whose names say nothing of the vertices are in the order of these.
+    """
+    own = that_name(given, vertices, len(values))
+    places = rows_by_name(own, vertices, "vertices")
+    return (values, vertices) if places is None else (values[places], own)
 
 
 def named(values: NDArray[Any], names: Any, columns: Any = None) -> Any:

@@ -403,6 +403,26 @@ def test_rows_named_by_number_go_by_number_without_the_graph_too():
         assert fitted.score(mixed, y) == fitted.score(X, y) == fitted.score(X.to_numpy(), y)
 
 
+@pytest.mark.parametrize("by_text", [True, False])
+def test_answers_are_in_the_order_of_the_rows_that_are_asked_for(by_text):
+    """So they stand beside a `y` in that order, as of any estimator."""
+    names = np.array([f"v{i}" for i in range(N)]) if by_text else np.arange(N)
+    edges = pd.DataFrame(names[np.argwhere(graph().toarray() != 0)], columns=["source", "target"])
+    X, y = pd.DataFrame(features(), index=names), pd.Series(labels(), index=names)
+    mixed = X.sample(frac=1, random_state=0)
+    for of_fit in (X, mixed):
+        fitted = model().fit(of_fit, y, graph=edges)
+        for method in (fitted.predict, fitted.predict_proba, fitted.transform):
+            found, whole = method(mixed), np.asarray(method(X))
+            assert found.index.tolist() == mixed.index.tolist()
+            place = pd.Series(np.arange(N), index=names)[mixed.index]
+            np.testing.assert_array_equal(np.asarray(found), whole[place])
+        right = (np.asarray(fitted.predict(mixed)) == y[mixed.index])[y[mixed.index] >= 0]
+        assert right.mean() == pytest.approx(fitted.score(mixed, y))
+    numbers = daskpart.GCNRegressor(max_iter=2, n_ranks=1).fit(X, y.astype(float), graph=edges)
+    np.testing.assert_array_equal(numbers.predict(mixed), np.asarray(numbers.predict(X))[place])
+
+
 def test_large_names_of_two_types_stay_apart():
     """Unsigned beside signed numbers become floats in NumPy, which would be one vertex."""
     ids = 2**60 + np.arange(8)
