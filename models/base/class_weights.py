@@ -26,7 +26,8 @@ def weights_of_classes(
     Raises
     ------
     InputError
-        For a weight of a dict that is below 0, or no finite number.
+        For a weight of a dict that is below 0, or no finite number; for names that are no classes,
+        unless all classes are named, too, as scikit-learn has it.
     """
     if not isinstance(class_weight, str):
         from sklearn.utils.class_weight import compute_class_weight  # not for ranks that read files
@@ -36,7 +37,18 @@ def weights_of_classes(
                 raise InputError(
                     f"class_weight[{name!r}] is {weight!r}: weights are finite numbers, 0 or more"
                 )
-        return np.asarray(compute_class_weight(class_weight, classes=classes, y=classes), float)
+        try:
+            found = compute_class_weight(class_weight, classes=classes, y=classes)
+        except ValueError as error:  # which says what was not named, not what was named wrongly
+            known = classes.tolist()
+            strange = [name for name in class_weight if name not in known]
+            if strange:
+                raise InputError(
+                    f"class_weight names {strange[0]!r}, which is none of the {len(known):,} "
+                    f"classes, such as {', '.join(map(repr, known[:3]))}"
+                ) from error
+            raise InputError(str(error)) from error
+        return np.asarray(found, float)
     found = np.zeros(len(classes))
     np.divide(mass.sum(), len(classes) * mass, out=found, where=mass > 0)
     return found

@@ -46,6 +46,14 @@ def test_a_class_without_weight_is_as_if_it_were_not_there():
     np.testing.assert_allclose(model.coef_, same.coef_, atol=1e-3)
 
 
+def test_a_weight_of_no_class_is_told_by_its_name():
+    for weights in ({"d": 2.0}, {"a": 2.0, "d": 3.0}):
+        model = LogisticRegression(**{**BALANCED, "class_weight": weights})
+        with pytest.raises(InputError, match=r"names 'd', .* none of the 3 classes, such as 'a'"):
+            model.fit(X, Y)
+    model.set_params(class_weight={"a": 1, "b": 1, "c": 1, "d": 3}).fit(X, Y)  # as of a fold
+
+
 def test_balanced_needs_all_samples():
     model = LinearSVC(solver="sgd", **BALANCED)
     with pytest.raises(InputError, match=r"partial_fit.*compute_class_weight"):
