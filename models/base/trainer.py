@@ -26,6 +26,7 @@ from daskpart._floor.memory import give_back_freed_memory
 from daskpart.errors import (
     DaskpartWarning,
     DivergenceError,
+    InputError,
     SchedulerLostError,
     WorkerLostError,
 )
@@ -301,9 +302,20 @@ class Trainer:
                 )
                 self.close()
 
+    def _opened(self) -> Any:
+        """A session; where a loss leaves none to be opened, that is an error of the loss."""
+        try:
+            return self._connection.open(self._losses > 0)
+        except InputError as error:
+            if not self._losses:
+                raise
+            self._losses = MAX_LOSSES  # to wait for workers once is enough
+            kept = f" The state after {self.unit} {self.kept.epoch} is kept."
+            raise WorkerLostError(f"{error}{kept if self.kept.epoch else ''}") from error
+
     def _current(self) -> Text:
         if self._text is None:
-            session = self._connection.open(self._losses > 0)
+            session = self._opened()
             self.transport = transport_of(session)
             try:
                 text = self._make_text(session)

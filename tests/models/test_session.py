@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from time import sleep
+
+import dask
 import numpy as np
 import pytest
 
 import daskpart
 from daskpart.collectives import communicator_for, transports
+from daskpart.errors import DaskpartWarning, WorkerLostError
 from daskpart.models.base import trainer
 from daskpart.models.base.callbacks import EpochCallback
 from daskpart.models.base.session import Connection, transport_of
@@ -53,6 +57,34 @@ class More(EpochCallback):
             self.client.cluster.scale(3)
             self.client.wait_for_workers(3, timeout=60)
         return False
+
+
+class NoMore(EpochCallback):
+    """No worker is left after the second epoch."""
+
+    def __init__(self, client):
+        self.client = client
+
+    def epoch_done(self, row, snapshot):
+        if row["epoch"] == 2:
+            self.client.cluster.scale(0)
+            while self.client.nthreads():
+                sleep(0.01)
+        return False
+
+
+def test_where_no_worker_is_left_the_loss_is_told_and_the_last_state_kept(growing, monkeypatch):
+    monkeypatch.setattr(trainer, "KEEP_AFTER", 0.0)
+    ratings = daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
+    model = daskpart.MatrixFactorization(4, max_iter=6, n_ranks=1, partitioner="block")
+    model.set_callbacks(NoMore(growing))
+    with (
+        dask.config.set({"daskpart.start-seconds": 0.3}),
+        pytest.warns(DaskpartWarning, match="goes on from the end of epoch 2"),
+        pytest.raises(WorkerLostError, match=r"none came in 0\.3 s.* after epoch 2 is kept"),
+    ):
+        model.fit(ratings, client=growing)
+    assert model.n_iter_ == 2 and np.isfinite(model.score(ratings))
 
 
 def test_ranks_that_share_a_thread_spread_over_workers_that_come(growing, places, monkeypatch):
