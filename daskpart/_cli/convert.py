@@ -9,7 +9,7 @@ from daskpart.data_models import build
 from daskpart.errors import InputError
 from daskpart.layouts import write_layout
 
-from .files import place_for
+from .files import check_target, place_for
 from .inputs import in_words, load_any, load_graph_matrix, load_parts
 from .terminal import say
 
@@ -33,6 +33,7 @@ def run(
         return
     if target.is_dir():
         raise InputError(f"{target} is a folder: name a file that ends in .hgr, .u or .graph")
+    check_target(target, source)
     data = load_any(source, format, model)
     say(in_words(data, source))
     built = build(data, model)

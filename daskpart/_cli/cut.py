@@ -22,7 +22,7 @@ from daskpart.partitioners.metis import has_stars
 from daskpart.partitions import Partition
 from daskpart.writers import write_parts
 
-from .files import say_files, text_file, write_asked
+from .files import check_target, say_files, text_file, write_asked
 from .inputs import in_words, load_any, load_parts
 from .options import refuse
 from .page import write_json, write_page
@@ -105,6 +105,8 @@ def run(settings: CutSettings, parts_typed: bool = False) -> None:
     import daskpart
 
     check_writable(settings.out)
+    if settings.output is not None:
+        check_target(settings.output, settings.data)
     data = load_any(settings.data, settings.format, settings.model)
     words = in_words(data, settings.data)
     say(words)

@@ -7,14 +7,17 @@ top.csv    .top.csv.….partial  ── whole ──▶  top.csv
 from __future__ import annotations
 
 import io
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from daskpart._floor.atomic import check_writable
+from daskpart.errors import InputError
 from daskpart.partitions import Partition
-from daskpart.readers.streams import opened_for_writing
+from daskpart.readers.streams import location, opened_for_writing
 
 from .terminal import say, say_aside
 
@@ -31,6 +34,22 @@ def place_for(path: Path) -> Path:
     """The path that a file is written to, its folder made if it is absent."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def check_target(path: Path, source: str) -> None:
+    """Refuse, before anything is computed, to write to what is read, or where nothing can be.
+
+    Raises
+    ------
+    InputError
+        If `path` is the source.
+    OSError
+        Where nothing can be written.
+    """
+    read = location(source).removeprefix("file://")
+    if path.exists() and os.path.exists(read) and path.samefile(read):
+        raise InputError(f"{path} is read, and would be overwritten: name another file")
+    check_writable(path.parent)
 
 
 def write_asked(partition: Partition, path: Path, of: str) -> tuple[Path, str]:

@@ -22,7 +22,7 @@ from daskpart.readers.detection import detect
 from daskpart.readers.streams import location
 
 from .cut import CutSettings
-from .files import say_files, text_file, write_asked
+from .files import check_target, say_files, text_file, write_asked
 from .page import write_json, write_page
 from .pictures import Album
 from .terminal import say
@@ -46,6 +46,8 @@ def run(settings: CutSettings, memory_limit: str) -> None:
             f"{settings.format or found}: leave --memory-limit away"
         )
     check_writable(settings.out)
+    if settings.output is not None:
+        check_target(settings.output, settings.data)
     parts = counted(settings.parts, "part")
     say(f"dealing {os.path.basename(path)} over blocks, then into {parts} …")
     result = partition(

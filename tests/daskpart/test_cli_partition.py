@@ -56,6 +56,31 @@ def test_parts_of_a_file_are_measured_or_made_better(graph_file, name, tmp_path,
     assert after["connectivity - 1"] < before["connectivity - 1"]
 
 
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_what_is_read_is_not_overwritten(scheme, tmp_path, capsys, run_cli):
+    data, target = tmp_path / "x.hgr", tmp_path / "out" / ".." / "x.hgr"
+    (tmp_path / "out").mkdir()
+    data.write_text("2 3\n1 2\n2 3\n")
+    options = ("--parts", 2, "--out", tmp_path / "out", "--output", target)
+    for words in (
+        ("partition", f"{scheme}{data}", *options),
+        ("convert", f"{scheme}{data}", target),
+    ):
+        assert run_cli(*words) == 2
+        assert "is read, and would be overwritten" in capsys.readouterr().err
+    assert data.read_text() == "2 3\n1 2\n2 3\n"
+
+
+def test_an_output_that_cannot_be_written_is_told_before_the_data_are_cut(
+    graph_file, tmp_path, capsys, run_cli
+):
+    (tmp_path / "file").touch()
+    options = ("--parts", 2, "--out", tmp_path / "out", "--output", tmp_path / "file" / "parts")
+    assert run_cli("partition", graph_file, *options) == 1
+    told = capsys.readouterr()
+    assert "nothing can be written to the folder" in told.err and "cutting" not in told.out
+
+
 def test_parts_in_the_table_of_names_are_told_where_they_are(graph_file, tmp_path, capsys, run_cli):
     options = ("--parts", 2, "--no-plots", "--out", tmp_path)
     assert run_cli("partition", graph_file, *options) == 0
