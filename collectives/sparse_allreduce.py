@@ -177,11 +177,13 @@ def best_algorithm(
     communicator: Communicator,
     streams: PerRank,
     model: CostModel,
-    among: tuple[str, ...] = ALGORITHMS,
-    switch_density: float | None = None,
+    among: tuple[str, ...],
+    switch_density: float | None,
 ) -> Choice:
-    """The algorithm of the least predicted time `among` these, once the ranks agree on shape and
-    dtype of their streams: from the number of entries that they hold."""
+    """The algorithm of the least predicted time `among` these, by the entries that ranks hold.
+
+    InputError if they disagree on shape or dtype of their streams.
+    """
     _, agreed = agreed_streams(communicator, streams, "sparse allreduce")
     problem = _problem(communicator.n_ranks, agreed.result())
     return model.best(problem, among, switch_density)

@@ -157,7 +157,7 @@ def pairs_of(step: Step, n_ranks: int) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def range_sent(
-    step: Step, size: int, source: Any, destination: Any, cuts: Sequence[int] = ()
+    step: Step, size: int, source: Any, destination: Any, cuts: Sequence[int]
 ) -> tuple[Any, Any]:
     """The range of a vector of `size` that a message carries, of one message or of arrays."""
     if step.kind in ("fold", "unfold", "swap"):

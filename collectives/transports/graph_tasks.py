@@ -30,9 +30,7 @@ from .measures import Note, record
 Mark = tuple[str, int]  # of a step: the run and the step's number
 
 
-def pinned_graph(
-    tasks: dict, placement: RankPlacement | None, known: dict | None = None
-) -> HighLevelGraph:
+def pinned_graph(tasks: dict, placement: RankPlacement | None, known: dict) -> HighLevelGraph:
     """One layer of tasks, pinned where there is a placement, beside a layer of known values."""
     pins = {"workers": placement, "allow_other_workers": False} if placement else None
     layers = {"ranks": MaterializedLayer(tasks, annotations=pins)}
