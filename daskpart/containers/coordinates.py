@@ -169,6 +169,12 @@ def scipy_entries(matrix: Any) -> Entries:
 
     That is stored as zeros.
     """
+    native = matrix.dtype.newbyteorder("=")
+    wanted = np.dtype(np.float32) if native == np.float16 else native
+    if (
+        matrix.dtype != wanted
+    ):  # scipy holds values of these types and cannot turn rows into triples
+        matrix = matrix.astype(wanted)
     coo = matrix.tocoo()
     if matrix.format not in ("bsr", "dia"):
         return coo.coords, coo.data, coo.shape

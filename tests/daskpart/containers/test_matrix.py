@@ -141,6 +141,17 @@ def test_value_types(given_dtype, kept):
     assert from_triples([0, 1, 1], [0, 0, 1], values, (2, 2)).values.dtype == kept
 
 
+@pytest.mark.parametrize("form", ["csr", "csc", "bsr", "coo", "dia"])
+@pytest.mark.parametrize("stored", [">f8", ">f4", ">i4", "float16"])
+def test_scipy_arrays_of_types_that_it_cannot_convert(form, stored):
+    table = np.array([[0.0, 2, 0], [3, 0, 4]])
+    matrix = scipy.sparse.coo_array(table).asformat(form)
+    matrix.data = matrix.data.astype(stored)  # as a file of another machine has them
+    got = as_matrix(matrix)
+    assert got.rows.tolist() == [0, 1, 1] and got.columns.tolist() == [1, 0, 2]
+    assert got.values.tolist() == [2, 3, 4] and got.values.dtype.isnative
+
+
 def test_coordinates_and_dimensions_become_labels_and_names():
     users = [f"reader {i}" for i in range(SHAPE[0])]
     data = xr.DataArray(as_pydata(ratings()), dims=("reader", "book"), coords={"reader": users})
