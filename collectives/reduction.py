@@ -53,22 +53,31 @@ class Reduction:
         """Two arrays of one shape and dtype combined, `low` of the lower rank.
 
         Written to `out`, which may be one of them, else to a new array. InputError for strings,
-        which would be cut off.
+        which would be cut off, records, and what has no such sum, as dates.
         """
         if low.dtype.kind in "USV":
-            raise InputError(
-                f"values of dtype {low.dtype} don't combine ({self.name}): give numbers"
-            )
+            raise self._refused(low.dtype)
         if not isinstance(self.combine, np.ufunc):
             return np.asarray(self.combine(low, high), low.dtype)
         out = empty_like(low) if out is None else out
-        return self.combine(low, high, out=out, casting="unsafe")
+        try:
+            return self.combine(low, high, out=out, casting="unsafe")
+        except TypeError:
+            raise self._refused(low.dtype) from None
 
     def alone(self, values: NDArray[Any]) -> NDArray[Any]:
-        """What values come to where no other rank has any: of `ANY` 1 for all but 0."""
+        """What values come to where no other rank has any: of `ANY` 1 for all but 0.
+
+        InputError as from `combined`.
+        """
         if self.combine not in _LOGICAL or values.dtype == bool:
             return values
+        if values.dtype.kind in "USV":
+            raise self._refused(values.dtype)
         return values.astype(bool).astype(values.dtype)
+
+    def _refused(self, dtype: np.dtype[Any]) -> InputError:
+        return InputError(f"values of dtype {dtype} don't combine ({self.name}): give numbers")
 
     def fold(self, values: list[Any]) -> Any:
         """Combine the values of all ranks in rank order, in their dtype.

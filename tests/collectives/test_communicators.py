@@ -265,6 +265,10 @@ def test_ranks_that_disagree(make_communicator):
     words = communicator.values(["ab", "cd", "ef"])
     with pytest.raises(InputError, match="dtype <U2 don't combine"):
         allreduce(communicator, words).result()
+    for dtype, reduction in (([("row", int)], ANY), ("M8[s]", SUM)):
+        values = communicator.values([np.zeros(2, dtype)] * 3)
+        with pytest.raises(InputError, match="don't combine"):
+            allreduce(communicator, values, reduction).result()
 
     connectivity = random_connectivity(1, 3, seed=0)
     connectivity.pointer, connectivity.parts = np.array([0, 3]), np.arange(3, dtype=np.int32)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from daskpart.collectives import (
+    ANY,
     MAX,
     SUM,
     LocalCommunicator,
@@ -284,6 +285,10 @@ def test_bad_input(algorithm):
         words = communicator.values([np.array(["ab", "cd", "ef"])] * 3)
         with pytest.raises(InputError, match="dtype <U2 don't combine"):
             reduce_scatter(communicator, words, algorithm=algorithm)
+        for dtype, reduction in (([("row", int)], SUM), ([("row", int)], ANY), ("M8[s]", SUM)):
+            values = communicator.values([np.zeros(3, dtype)] * 3)
+            with pytest.raises(InputError, match="don't combine"):
+                reduce_scatter(communicator, values, reduction=reduction, algorithm=algorithm)
         with pytest.raises(InputError, match="use one of 'hypercube', 'direct'"):
             allgather(communicator, rows, algorithm="ring")
         dtypes = communicator.values([np.zeros(3), np.zeros(3), np.zeros(3, int)])
