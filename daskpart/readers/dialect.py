@@ -222,6 +222,11 @@ def dialect_of(
     lines = [line for _, line in numbered]
     delimiter = separator_of(lines[0])
     cells = [cells_of(line, delimiter) for line in lines]
+    if len(cells[0]) < 2:  # before it is asked for a header, of which there is nothing to tell
+        raise ReadError(
+            f"{path}: its first line, {lines[0][:60]!r}, is one column, expected are at least "
+            f"{' and '.join(relation.dims)}; tabs, commas, semicolons, '::' or blanks part columns"
+        )
     if relation.one_side and _WITH_ATTRIBUTES.fullmatch(lines[0].strip()):
         raise ReadError(
             f"{path}: what stands behind the edge in {lines[0][:60]!r} are the attributes that "

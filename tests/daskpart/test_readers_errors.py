@@ -463,3 +463,12 @@ def test_a_header_tells_the_format_though_a_line_has_other_cells(tmp_path, heade
     path.write_text(f"{header}\n{','.join(ids)},3\n{bad}\n")
     with pytest.raises(ReadError, match=r"line 3\b"):
         daskpart.read(path)
+
+
+@pytest.mark.parametrize("text", ["1|2|5\n3|4|1\n", "user|item|stars\nann|tea|5\n"])
+@pytest.mark.parametrize("format", ["ratings", "edges"])
+def test_what_parts_columns_is_told_where_there_is_one_column(tmp_path, text, format):
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    with pytest.raises(ReadError, match=r"one column, .* '::' or blanks part columns"):
+        daskpart.read(path, format)
