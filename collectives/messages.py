@@ -312,7 +312,19 @@ class Exchange:
 
     @classmethod
     def from_pairs(cls, n_ranks: int, pairs: Iterable[tuple[int, int]]) -> Exchange:
-        """Of the (source, destination) of each message, in any order."""
+        """Who sends to whom, by pairs.
+
+        Parameters
+        ----------
+        n_ranks : int
+        pairs : iterable of (int, int)
+            Source and destination of each message, in any order.
+
+        Raises
+        ------
+        InputError
+            For what is no pair, or no rank.
+        """
         held = sorted(pairs)
         if wrong := [pair for pair in held if len(pair) != 2]:
             raise InputError(f"Pairs are (source, destination); got {wrong[0]!r}.")
