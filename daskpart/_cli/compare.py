@@ -6,13 +6,12 @@ import csv
 from functools import partial
 from pathlib import Path
 
-from daskpart._floor.atomic import check_writable
 from daskpart._floor.words import counted
 from daskpart.data_models import build
 from daskpart.partitioners.comparison import Comparison, compare_partitions
 
 from .cut import CutSettings
-from .files import say_files, text_file
+from .files import check_out, say_files, text_file
 from .inputs import in_words, load_any
 from .page import write_page
 from .pictures import Album
@@ -32,7 +31,7 @@ UNUSED = ("method", "objective", "engine", "output", "memory_limit", "start", "r
 
 def run(settings: CutSettings) -> None:
     """Read, cut by every method, say, write."""
-    check_writable(settings.out)
+    check_out(settings.out, settings.data)
     data = load_any(settings.data, settings.format, settings.model)
     words = in_words(data, settings.data)
     say(words)

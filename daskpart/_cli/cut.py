@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from daskpart._floor.atomic import check_writable
 from daskpart._floor.tables import fixed
 from daskpart._floor.words import counted, plural
 from daskpart.connectivity import Connectivity
@@ -22,7 +21,7 @@ from daskpart.partitioners.metis import has_stars
 from daskpart.partitions import Partition
 from daskpart.writers import write_parts
 
-from .files import check_target, say_files, text_file, write_asked
+from .files import check_out, check_target, say_files, text_file, write_asked
 from .inputs import in_words, load_any, load_parts
 from .options import refuse
 from .page import write_json, write_page
@@ -104,7 +103,7 @@ def run(settings: CutSettings, parts_typed: bool = False) -> None:
     """Read, cut or take parts as they are, refine, say, write."""
     import daskpart
 
-    check_writable(settings.out)
+    check_out(settings.out, settings.data)
     if settings.output is not None:
         check_target(settings.output, settings.data)
     data = load_any(settings.data, settings.format, settings.model)

@@ -36,6 +36,27 @@ def place_for(path: Path) -> Path:
     return path
 
 
+def check_out(folder: Path, *sources: str) -> None:
+    """Refuse, before anything is computed, a folder for results that cannot be written.
+
+    Raises
+    ------
+    InputError
+        If it has a source in it that is called as a result.
+    OSError
+        Where nothing can be written.
+    """
+    for source in sources:
+        path = Path(_local(source)).absolute()
+        if path.is_file() and _RESULT.fullmatch(path.name) and folder.exists():
+            if path.parent.samefile(folder):
+                raise InputError(
+                    f"{source} is read, and a result of that name would take its place: give "
+                    "another --out"
+                )
+    check_writable(folder)
+
+
 def check_target(path: Path, source: str) -> None:
     """Refuse, before anything is computed, to write to what is read, or where nothing can be.
 
@@ -46,10 +67,15 @@ def check_target(path: Path, source: str) -> None:
     OSError
         Where nothing can be written.
     """
-    read = location(source).removeprefix("file://")
+    read = _local(source)
     if path.exists() and os.path.exists(read) and path.samefile(read):
         raise InputError(f"{path} is read, and would be overwritten: name another file")
     check_writable(path.parent)
+
+
+def _local(source: str) -> str:
+    """A path, also of an address of this machine."""
+    return location(source).removeprefix("file://")
 
 
 def write_asked(partition: Partition, path: Path, of: str) -> tuple[Path, str]:

@@ -15,7 +15,7 @@ import inspect
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -29,7 +29,7 @@ from daskpart._floor.tables import fixed
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
-from .files import say_files, text_file
+from .files import check_out, say_files, text_file
 from .options import COUNT, Place, choice, is_typed, of_estimator, output, pictures
 from .terminal import (
     INTERRUPTED,
@@ -343,14 +343,12 @@ def _run_here(**given: Any) -> None:
 
 def _run(job: _Job, estimator: Any, place: MpiPlace) -> int:
     """Do the whole job; returns the exit code."""
-    from daskpart._floor.atomic import check_writable
-
     from .cluster import begin_to_import, check_cluster, is_there_before, run_on
 
     estimator._check_parameters()
     check_cluster(job.cluster, job.workers, estimator.transport, place)
     _check_output(job)
-    check_writable(job.out)  # else that is told after hours of training
+    check_out(job.out, *_sources(job))  # else that is told after hours of training
     planned = None if is_there_before(job.cluster) else _plan(job, estimator, None)
     exit_codes: list[int] = []
 
@@ -364,6 +362,14 @@ def _run(job: _Job, estimator: Any, place: MpiPlace) -> int:
     n_workers = job.workers or (planned[1].n_ranks if planned else 1)
     run_on(job.cluster, n_workers, place, work)
     return exit_codes[0] if exit_codes else 0
+
+
+def _sources(job: _Job) -> Iterator[str]:
+    """All files that are read."""
+    yield job.source
+    for value in job.reading.values():
+        for each in value if isinstance(value, tuple | list) else [value]:
+            yield str(each).rpartition("=")[2]  # of a mode: MODE=FILE
 
 
 def _check_output(job: _Job) -> None:

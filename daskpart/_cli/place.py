@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from daskpart._floor.atomic import check_writable
 from daskpart._floor.tables import fixed
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
@@ -22,7 +21,7 @@ from daskpart.readers.detection import detect
 from daskpart.readers.streams import location
 
 from .cut import CutSettings
-from .files import check_target, say_files, text_file, write_asked
+from .files import check_out, check_target, say_files, text_file, write_asked
 from .page import write_json, write_page
 from .pictures import Album
 from .terminal import say
@@ -45,7 +44,7 @@ def run(settings: CutSettings, memory_limit: str) -> None:
             f"{path}: --memory-limit is for libsvm files, this one is read whole as "
             f"{settings.format or found}: leave --memory-limit away"
         )
-    check_writable(settings.out)
+    check_out(settings.out, settings.data)
     if settings.output is not None:
         check_target(settings.output, settings.data)
     parts = counted(settings.parts, "part")

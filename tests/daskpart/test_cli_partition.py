@@ -71,6 +71,28 @@ def test_what_is_read_is_not_overwritten(scheme, tmp_path, capsys, run_cli):
     assert data.read_text() == "2 3\n1 2\n2 3\n"
 
 
+def test_results_do_not_take_the_place_of_what_is_read(tmp_path, monkeypatch, capsys, run_cli):
+    monkeypatch.chdir(tmp_path)
+    text = "user,item,rating\n" + "".join(f"{n % 5},{n % 7},1\n" for n in range(35))
+    names = ("history.csv", "labels.csv", "assignment.csv", "comparison.csv")
+    for name in names:
+        (tmp_path / name).write_text(text)
+    (tmp_path / "edges.txt").write_text("0 1\n1 2\n")
+    few = ("--parts", 2, "--format", "ratings", "--out", ".")
+    for words, name in (
+        (("fit", "mf", "history.csv", "--out", "."), "history.csv"),
+        (("fit", "gcn", "edges.txt", "--labels", "labels.csv", "--out", tmp_path), "labels.csv"),
+        (("fit", "cp", "edges.txt", "--labels", "a=labels.csv", "--out", "."), "labels.csv"),
+        (("partition", tmp_path / "assignment.csv", *few), "assignment.csv"),
+        (("partition", "comparison.csv", "--compare", *few), "comparison.csv"),
+    ):
+        assert run_cli(*words) == 2
+        assert f"{name} is read, and a result of that name" in capsys.readouterr().err
+    assert all((tmp_path / name).read_text() == text for name in names)
+    assert len(list(tmp_path.iterdir())) == 5
+    assert run_cli("fit", "mf", "history.csv", "--max-iter", 1, "--no-plots", "--out", "out") == 0
+
+
 def test_an_output_that_cannot_be_written_is_told_before_the_data_are_cut(
     graph_file, tmp_path, capsys, run_cli
 ):
