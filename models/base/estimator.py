@@ -409,7 +409,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         state: State | None = None
         try:
             state = self._train(trainer, problem, plan, start, last, epochs)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Exception):  # as one of a callback, whose disk is full
             trainer.rescue()
             raise
         finally:

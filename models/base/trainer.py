@@ -139,7 +139,7 @@ class Trainer:
         return self.kept if self.kept.epoch == self._last else self._resilient(self._kept_now)
 
     def rescue(self) -> None:
-        """After Ctrl-C: keep the last step, if it is whole and did not diverge."""
+        """After Ctrl-C or an error: keep the last step, if it is whole and did not diverge."""
         if self._spoilt or self._text is None or self._at == self.kept.epoch:
             return
         with suppress(Exception):

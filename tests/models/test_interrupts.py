@@ -15,6 +15,7 @@ import pytest
 import daskpart
 from daskpart.errors import DivergenceError, WorkerLostError
 from daskpart.models.base import interrupts
+from daskpart.models.base.callbacks import EpochCallback
 from daskpart.models.base.interrupts import interrupts_at_the_end
 from daskpart.models.base.trainer import Trainer
 
@@ -167,3 +168,24 @@ def test_a_fit_that_diverges_as_it_is_interrupted_keeps_no_nan(epochs, monkeypat
     assert (usual.n_iter_ > 2) == (epochs > 0) and interrupted.n_iter_ == usual.n_iter_
     assert interrupted.state_.is_finite()
     assert interrupted.state_.user_factors.tobytes() == usual.state_.user_factors.tobytes()
+
+
+class Fails(EpochCallback):
+    """As one that writes to a full disk."""
+
+    def epoch_done(self, row, snapshot):
+        if row["epoch"] == 3:
+            raise OSError("no space is left")
+        return False
+
+
+@pytest.mark.parametrize("transport", ["local", "graph"])
+def test_an_error_of_a_callback_keeps_the_last_whole_step_too(transport):
+    ratings = daskpart.datasets.power_law_ratings(60, 40, 800, random_state=0)
+    given = {"n_components": 4, "n_ranks": 2, "transport": transport, "partitioner": "block"}
+    model = daskpart.MatrixFactorization(max_iter=6, **given)
+    with pytest.raises(OSError, match="no space is left"):
+        model.set_callbacks(Fails()).fit(ratings)
+    expected = daskpart.MatrixFactorization(max_iter=3, **given).fit(ratings)
+    assert model.n_iter_ == len(model.history_) == 3
+    np.testing.assert_array_equal(model.item_factors_, expected.item_factors_)
