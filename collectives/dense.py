@@ -42,7 +42,7 @@ from .messages import Inbox, PreparedPlan
 from .operations import expand, reduce
 from .plan import Plan, Round
 from .point_to_point import expand_plan
-from .reduction import SUM, Reduction, require_reduction
+from .reduction import SUM, Reduction, plain_number, require_reduction
 from .texts import collective
 
 ALGORITHMS = ("hypercube", "direct")
@@ -350,7 +350,7 @@ def _place_value(value: Any, inbox: Inbox) -> Any:
 
 
 def _plain(value: NDArray[Any]) -> Any:
-    return value.copy() if value.ndim else value.item()
+    return value.copy() if value.ndim else plain_number(value)
 
 
 def _check_rows(given: NDArray[Any], n_rows: int, rank: int) -> None:

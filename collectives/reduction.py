@@ -98,7 +98,12 @@ class Reduction:
 
 def as_given(total: NDArray[Any], given: Any) -> Any:
     """A result as a plain number, if the rank gave one and no array, nor a list."""
-    return total if isinstance(given, np.ndarray) or total.ndim else total.item()
+    return total if isinstance(given, np.ndarray) or total.ndim else plain_number(total)
+
+
+def plain_number(value: NDArray[Any]) -> Any:
+    """An array of no dimension as a number of Python; of a time that would lose its unit."""
+    return value[()] if value.dtype.kind in "mM" else value.item()
 
 
 def _lowest(dtype: np.dtype[Any]) -> Any:

@@ -299,3 +299,19 @@ def test_bad_input(algorithm):
         for call in (allgather, reduce_scatter, alltoall):
             with pytest.raises(InputError, match=r"Ranks \d and \d disagree"):
                 call(communicator, widths, algorithm=algorithm)
+
+
+@pytest.mark.parametrize("time", [np.datetime64(7, "ns"), np.timedelta64(5, "s")])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_times_keep_their_unit(algorithm, time):
+    with LocalCommunicator(3) as communicator:
+        own, of_all = (
+            communicator.values([time] * 3),
+            communicator.values([np.array([time] * 3)] * 3),
+        )
+        for found in (
+            communicator.gather(broadcast(communicator, own, 1, algorithm))[2],
+            communicator.gather(reduce_scatter(communicator, of_all, None, MAX, algorithm))[2],
+            allreduce(communicator, own, MAX).result(),
+        ):
+            assert (found, found.dtype) == (time, time.dtype)
