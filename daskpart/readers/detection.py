@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import PurePath
@@ -82,16 +82,10 @@ def plain_word(name: str) -> str:
     return "".join(filter(str.isalnum, name.lower()))
 
 
-def names_edges(cells: Sequence[str]) -> bool:
-    """Whether a header says that a table holds edges: it names a source and a target."""
+def names_both_sides(cells: Sequence[str], known: Sequence[Container[str]]) -> bool:
+    """Whether a header names the two sides of a table by words that are `known` for each."""
     plain = [plain_word(cell) for cell in cells]
-    return all(sum(name in known for name in plain) == 1 for known in EDGE_COLUMN_NAMES[:2])
-
-
-def names_ratings(cells: Sequence[str]) -> bool:
-    """Whether a header says that a table holds ratings: it names a user and an item."""
-    plain = [plain_word(cell) for cell in cells]
-    return all(sum(name in known for name in plain) == 1 for known in RATING_COLUMN_NAMES[:2])
+    return all(sum(name in words for name in plain) == 1 for words in known[:2])
 
 
 def separator_of(line: str) -> str | None:
@@ -175,9 +169,9 @@ def _look_at(lines: list[str], name: str, table: str | None) -> str | None:
     is_table = PurePath(name).suffix in _TABLE_SUFFIXES
     # of a table the header is believed: the reader names the line that has other cells
     has_columns = len(widths) == 1 or is_table
-    if has_columns and names_edges(parts[0]):
+    if has_columns and names_both_sides(parts[0], EDGE_COLUMN_NAMES):
         return "edges"
-    if has_columns and names_ratings(parts[0]):
+    if has_columns and names_both_sides(parts[0], RATING_COLUMN_NAMES):
         return "ratings"
     may_be_ratings = 2 <= len(parts[0]) <= 4
     if may_be_ratings and _RATING_NAME.search(name):

@@ -23,8 +23,7 @@ from .detection import (
     RATING_COLUMN_NAMES,
     cells_of,
     is_number,
-    names_edges,
-    names_ratings,
+    names_both_sides,
     plain_word,
     separator_of,
 )
@@ -190,15 +189,15 @@ def _has_header(
         return False
     if any(isinstance(column, str) for column in columns or ()):
         return True
+    if names_both_sides(first, relation.names):
+        return True
     if relation.one_side:
         ids = (columns or [0, 1])[:2]  # by position, as none is named
-        if names_edges(first):
-            return True
         if (columns or len(first) == 3) and _names_numbers(cells, ids):
             return True
         of_ids = [cell for place, cell in enumerate(below) if place in ids]
         return None if any(map(is_number, of_ids)) else False  # an edge between names
-    return True if names_ratings(first) or any(map(is_number, below)) else None
+    return True if any(map(is_number, below)) else None
 
 
 def _are_text(ids: Sequence[str]) -> bool:

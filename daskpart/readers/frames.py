@@ -21,7 +21,7 @@ from daskpart.containers.coordinates import as_labels
 from daskpart.errors import InputError, ReadError
 
 from .assembly import cast_values, expected_value, labelled, value_type
-from .detection import is_number, names_edges, plain_word
+from .detection import is_number, names_both_sides, plain_word
 from .dialect import EDGES, RATINGS, Dialect, Relation, choose_columns
 from .messages import ABOUT_TEXT_IDS, about_commas, shown
 from .scanning import LARGEST_ID
@@ -43,7 +43,8 @@ def read_parquet(
     One whose columns name a source and a target is read as `read_edges` does.
     """
     frame = _parquet_frame(path, columns)
-    are_edges = columns is None and names_edges([str(name) for name in frame.columns])
+    names = [str(name) for name in frame.columns]
+    are_edges = columns is None and names_both_sides(names, EDGES.names)
     return _from_parquet(frame, path, EDGES if are_edges else RATINGS, columns, dtype, repeats)
 
 
