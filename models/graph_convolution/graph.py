@@ -114,7 +114,8 @@ def read_graph(
             "row for each vertex of the graph"
         )
     weights = as_values(weights, "edge weights").astype(np.float64)
-    refuse_nonfinite(weights, (rows, columns), ("source", "target"), "edge weights")
+    ends, labels = ("source", "target"), (own_names, own_names)
+    refuse_nonfinite(weights, (rows, columns), ends, "edge weights", labels)
     built = scipy.sparse.coo_array((weights, (rows, columns)), shape=(n, n)).tocsr()
     built.sum_duplicates()
     if built.nnz < len(weights):
@@ -288,7 +289,9 @@ def _frame_columns(frame: Any) -> tuple[Any, Any, Any]:
     except ReadError:
         raise InputError(
             f"the graph is a DataFrame with the columns {', '.join(names[:8])}; allowed are "
-            "'source' and 'target' (and 'weight'), or two or three in that order"
+            "'source' and 'target' (and 'weight'), or two or three in that order. Of a table with "
+            "a row and a column for each vertex, table.stack().loc[lambda w: w != 0].reset_index() "
+            "has such lines"
         ) from None
     source, target, *weights = (frame.iloc[:, place].to_numpy() for place in places)
     return source, target, weights[0] if weights else np.ones(len(frame))

@@ -104,6 +104,25 @@ def test_columns_of_edges_that_say_another_order_are_refused():
             model().fit(features(), labels(), graph=frame)
 
 
+def test_a_table_of_all_pairs_is_told_how_to_become_edges():
+    names = [f"v{i}" for i in range(N)]
+    table = pd.DataFrame(graph().toarray(), index=names, columns=names)
+    X, y = pd.DataFrame(features(), index=names), pd.Series(labels(), index=names)
+    with pytest.raises(InputError, match=r"table\.stack\(\)\.loc\[lambda w: w != 0\]\.reset_index"):
+        model().fit(X, y, graph=table)
+    fitted = model().fit(X, y, graph=table.stack().loc[lambda w: w != 0].reset_index())
+    expected = model().fit(X, y, graph=graph())
+    np.testing.assert_array_equal(weights_of(fitted), weights_of(expected))
+
+
+def test_a_weight_that_is_nan_is_told_with_the_names_of_its_ends():
+    names = [f"v{i}" for i in range(N)]
+    edges = pd.DataFrame({"source": names[:3], "target": names[1:4], "weight": [1, np.nan, 1]})
+    X, y = pd.DataFrame(features(), index=names), pd.Series(labels(), index=names)
+    with pytest.raises(InputError, match=r"at source 1 \(v1\), target 2 \(v2\)"):
+        model().fit(X, y, graph=edges)
+
+
 def test_rows_without_names_go_with_no_named_edges():
     """Nothing says which row is whose, so nothing is guessed."""
     import pandas as pd
