@@ -74,8 +74,8 @@ def refuse_times(X: Any) -> None:
 
     NumPy makes numbers of them, such as microseconds since 1970, which drown all other features.
     """
-    if hasattr(X, "iloc"):
-        named = zip(getattr(X, "columns", ()), getattr(X, "dtypes", ()), strict=False)
+    if hasattr(X, "iloc") and hasattr(X, "columns"):  # a frame of pandas, not a column
+        named = zip(X.columns, X.dtypes, strict=False)
         times = [(f"column {name!r} of X", kind) for name, kind in named if kind.kind in "mM"]
     else:
         kind = getattr(X, "dtype", None)
@@ -128,7 +128,8 @@ def refused(error: ValueError, X: Any, y: Any = None) -> InputError:
             words = words.splitlines()[0]  # behind it other estimators are praised
             with suppress(TypeError, ValueError):  # of what is no array of numbers
                 words += f" The first is {_first_not_finite(given, name)}."
-    if words.startswith("could not convert string to float") and hasattr(X, "iloc"):  # of pandas
+    is_frame = hasattr(X, "iloc") and hasattr(X, "columns")  # of pandas
+    if words.startswith("could not convert string to float") and is_frame:
         texts = (each for each in X.columns if not _holds_numbers(X[each]))
         column = next(texts, None)
         if column is not None:

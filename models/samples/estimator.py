@@ -390,7 +390,7 @@ def plain_rows(X: Any) -> Any:
     InputError for dates, durations, and values other than 0 that are not stored.
     """
     refuse_times(X)
-    array = X.data if hasattr(X, "coords") and hasattr(X, "dims") else X
+    array = getattr(X, "data", X) if hasattr(X, "coords") and hasattr(X, "dims") else X
     plain = scipy_rows(array)
     return X if plain is array else plain
 

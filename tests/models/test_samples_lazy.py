@@ -72,3 +72,17 @@ def test_predictions_for_rows_in_memory_name_row_and_column_as_fits_do(value):
             call(with_one(value))
     with pytest.raises(InputError, match="column 'height' of X holds text"):
         fitted.predict(with_one("tall"))
+
+
+def test_a_column_alone_is_no_table_and_a_dataset_no_array():
+    import xarray as xr
+
+    for model in (LogisticRegression(**LOCAL), MLPClassifier(max_iter=1, **LOCAL)):
+        for given, words in (
+            (FRAME.age, "Expected a 2-dimensional container"),
+            (pd.Series([*"ab"] * 30), "could not convert string to float"),
+            (pd.Series(pd.date_range("2024", periods=60)), "holds times"),
+            (xr.Dataset({"a": ("x", Y.to_numpy())}), "xarray.DataArray"),
+        ):
+            with pytest.raises((InputError, TypeError), match=words):
+                model.fit(given, Y)
