@@ -24,21 +24,33 @@ if TYPE_CHECKING:
     from .base.text import Text
     from .cp.diagnostics import CPDiagnostics, core_consistency, factor_match_score
     from .cp.estimator import CPDecomposition
-    from .cp.plan import CPPlan, CPPlanReport
+    from .cp.plan import CPPlan
+    from .cp.report import CPPlanReport
     from .cp.state import CPState
+    from .graph_convolution.batch_plan import BatchPlan, BatchPlanReport
+    from .graph_convolution.estimator import GCNClassifier, GCNRegressor
+    from .graph_convolution.plan import GCNPlan, GCNPlanReport
+    from .graph_convolution.state import GCNState
     from .implicit_factorization.estimator import ImplicitFactorization
     from .implicit_factorization.plan import ImplicitPlan, ImplicitPlanReport
     from .implicit_factorization.state import ImplicitState
+    from .linear.estimator import LinearRegression, LinearSVC, LogisticRegression
+    from .linear.state import LinearState
     from .matrix_factorization.estimator import MatrixFactorization
     from .matrix_factorization.plan import MFPlan
     from .matrix_factorization.plan_report import MFPlanReport
     from .matrix_factorization.state import MFState
+    from .mlp.estimator import MLPClassifier, MLPRegressor
+    from .mlp.state import MLPState
+    from .samples.plan import SamplesPlan, SamplesPlanReport
 
 _HOME_OF = {
+    "BatchPlan": ".graph_convolution.batch_plan",
+    "BatchPlanReport": ".graph_convolution.batch_plan",
     "CPDecomposition": ".cp.estimator",
     "CPDiagnostics": ".cp.diagnostics",
     "CPPlan": ".cp.plan",
-    "CPPlanReport": ".cp.plan",
+    "CPPlanReport": ".cp.report",
     "CPState": ".cp.state",
     "Checkpoint": ".base.callbacks",
     "CheckpointWriter": ".base.checkpoints",
@@ -47,15 +59,29 @@ _HOME_OF = {
     "EarlyStopping": ".base.callbacks",
     "EpochCallback": ".base.callbacks",
     "FitPlan": ".base.plan",
+    "GCNClassifier": ".graph_convolution.estimator",
+    "GCNPlan": ".graph_convolution.plan",
+    "GCNPlanReport": ".graph_convolution.plan",
+    "GCNRegressor": ".graph_convolution.estimator",
+    "GCNState": ".graph_convolution.state",
     "ImplicitFactorization": ".implicit_factorization.estimator",
     "ImplicitPlan": ".implicit_factorization.plan",
     "ImplicitPlanReport": ".implicit_factorization.plan",
     "ImplicitState": ".implicit_factorization.state",
+    "LinearRegression": ".linear.estimator",
+    "LinearSVC": ".linear.estimator",
+    "LinearState": ".linear.state",
+    "LogisticRegression": ".linear.estimator",
     "MFPlan": ".matrix_factorization.plan",
     "MFPlanReport": ".matrix_factorization.plan_report",
     "MFState": ".matrix_factorization.state",
+    "MLPClassifier": ".mlp.estimator",
+    "MLPRegressor": ".mlp.estimator",
+    "MLPState": ".mlp.state",
     "MatrixFactorization": ".matrix_factorization.estimator",
     "PlanReport": ".base.reports",
+    "SamplesPlan": ".samples.plan",
+    "SamplesPlanReport": ".samples.plan",
     "State": ".base.state",
     "Text": ".base.text",
     "Tolerance": ".base.callbacks",
@@ -65,6 +91,8 @@ _HOME_OF = {
 }
 
 __all__ = [
+    "BatchPlan",
+    "BatchPlanReport",
     "CPDecomposition",
     "CPDiagnostics",
     "CPPlan",
@@ -77,15 +105,29 @@ __all__ = [
     "EarlyStopping",
     "EpochCallback",
     "FitPlan",
+    "GCNClassifier",
+    "GCNPlan",
+    "GCNPlanReport",
+    "GCNRegressor",
+    "GCNState",
     "ImplicitFactorization",
     "ImplicitPlan",
     "ImplicitPlanReport",
     "ImplicitState",
+    "LinearRegression",
+    "LinearSVC",
+    "LinearState",
+    "LogisticRegression",
     "MFPlan",
     "MFPlanReport",
     "MFState",
+    "MLPClassifier",
+    "MLPRegressor",
+    "MLPState",
     "MatrixFactorization",
     "PlanReport",
+    "SamplesPlan",
+    "SamplesPlanReport",
     "State",
     "Text",
     "Tolerance",
