@@ -283,6 +283,8 @@ def _features(path: str, vertices: pd.Index) -> Any:
         _refuse_names(path, vertices, "a table (.csv, .parquet) whose first column names them")
         return _rows(path)
     table = read_table(path)
+    if str(table.index.name).lower() in _VERTEX_NAMES or table.index.dtype.kind not in "iufb":
+        table = table.reset_index()  # the index of a DataFrame that was written to Parquet
     first = table.columns[0]
     is_name = str(first).lower() in _VERTEX_NAMES or table[first].dtype.kind not in "iufb"
     if not is_name:

@@ -372,3 +372,25 @@ def test_edges_of_any_columns_in_parquet(tmp_path, run_cli, capsys):
     given = ("--labels", tmp_path / "teams.csv", *SMALL, "--out", tmp_path / "out")
     assert run_cli("fit", "gcn", tmp_path / "calls.parquet", *given) == 0
     assert "a graph of 30 vertices" in capsys.readouterr().out
+
+
+def test_an_index_in_parquet_names_the_vertices(tmp_path, run_cli):
+    """As pandas writes the rows that a DataFrame names."""
+    pytest.importorskip("pyarrow")
+    names = [f"p{n}" for n in np.random.default_rng(0).permutation(30)]
+    pd.DataFrame({"source": names, "target": np.roll(names, 1)}).to_csv(
+        tmp_path / "calls.csv", index=False
+    )
+    X = pd.DataFrame(np.random.default_rng(1).normal(size=(30, 3)), index=names)
+    X.columns = ["a", "b", "c"]
+    X.rename_axis("person").to_csv(tmp_path / "X.csv")
+    X.rename_axis("person").to_parquet(tmp_path / "named.parquet")
+    X.to_parquet(tmp_path / "X.parquet")
+    (tmp_path / "teams.csv").write_text("".join(f"p{n},{n // 15}\n" for n in range(30)))
+    given = ("--labels", tmp_path / "teams.csv", *SMALL)
+    for name in ("X.csv", "named.parquet", "X.parquet"):
+        features = ("--features", tmp_path / name, "--out", tmp_path / name.replace(".", "-"))
+        assert run_cli("fit", "gcn", tmp_path / "calls.csv", *given, *features) == 0
+    expected = (tmp_path / "X-csv" / "embedding.csv").read_text()
+    for name in ("named-parquet", "X-parquet"):
+        assert (tmp_path / name / "embedding.csv").read_text() == expected
