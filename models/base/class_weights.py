@@ -30,28 +30,36 @@ def weights_of_classes(
         unless all classes are named, too, as scikit-learn has it.
     """
     if not isinstance(class_weight, str):
-        from sklearn.utils.class_weight import compute_class_weight  # not for ranks that read files
-
-        for name, weight in class_weight.items():
-            if not isinstance(weight, Real) or not 0 <= float(weight) < np.inf:
-                raise InputError(
-                    f"class_weight[{name!r}] is {weight!r}: weights are finite numbers, 0 or more"
-                )
-        try:
-            found = compute_class_weight(class_weight, classes=classes, y=classes)
-        except ValueError as error:  # which says what was not named, not what was named wrongly
-            known = classes.tolist()
-            strange = [name for name in class_weight if name not in known]
-            if strange:
-                raise InputError(
-                    f"class_weight names {strange[0]!r}, which is none of the {len(known):,} "
-                    f"classes, such as {', '.join(map(repr, known[:3]))}"
-                ) from error
-            raise InputError(str(error)) from error
-        return np.asarray(found, float)
+        return _as_named(class_weight, classes.tolist())
     found = np.zeros(len(classes))
     np.divide(mass.sum(), len(classes) * mass, out=found, where=mass > 0)
     return found
+
+
+def _as_named(class_weight: dict[Any, Any], classes: list[Any]) -> NDArray[np.float64]:
+    """The weight of each class as a dict says, 1 where it says nothing; InputError as above."""
+    for name, weight in class_weight.items():
+        if not isinstance(weight, Real) or not 0 <= float(weight) < np.inf:
+            raise InputError(
+                f"class_weight[{name!r}] is {weight!r}: weights are finite numbers, 0 or more"
+            )
+    # by name first: scikit-learn looks for 1 alone where a class is "1"
+    names = [label if label in class_weight else _as_number(label) for label in classes]
+    strange = [name for name in class_weight if name not in names]
+    if strange and not all(name in class_weight for name in names):
+        raise InputError(
+            f"class_weight names {strange[0]!r}, which is none of the {len(classes):,} "
+            f"classes, such as {', '.join(map(repr, classes[:3]))}"
+        )
+    return np.array([class_weight.get(name, 1.0) for name in names], float)
+
+
+def _as_number(label: Any) -> Any:
+    """The whole number that a text is; anything else as it is."""
+    try:
+        return int(label) if isinstance(label, str) else label
+    except ValueError:
+        return label
 
 
 def refuse_balanced(class_weight: Any) -> None:

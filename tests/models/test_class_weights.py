@@ -54,6 +54,27 @@ def test_a_weight_of_no_class_is_told_by_its_name():
     model.set_params(class_weight={"a": 1, "b": 1, "c": 1, "d": 3}).fit(X, Y)  # as of a fold
 
 
+@pytest.mark.parametrize("labels", [["1", "2", "3+"], ["007", "7", "b"], [1, 2, 30]])
+def test_weights_go_by_the_name_of_the_class(labels):
+    """Also of text that is a number, which scikit-learn takes for the number."""
+    named = dict(zip(labels, (0.2, 3.0, 7.0), strict=True))
+    y = np.array(labels)[np.searchsorted(["a", "b", "c"], Y)]
+    for given in (named, {labels[0]: 0.2}):
+        expected = LogisticRegression(max_iter=30, **LOCAL)
+        expected.fit(X, y, [given.get(label, 1.0) for label in y.tolist()])
+        found = LogisticRegression(class_weight=given, max_iter=30, **LOCAL).fit(X, y)
+        np.testing.assert_array_equal(found.coef_, expected.coef_)
+
+
+def test_a_number_names_a_class_of_text_as_in_scikit_learn():
+    y = np.array(["1", "2", "b"])[np.searchsorted(["a", "b", "c"], Y)]
+    by_number, by_name = (
+        LogisticRegression(**{**BALANCED, "class_weight": given}).fit(X, y).coef_
+        for given in ({1: 0.2, "b": 7.0}, {"1": 0.2, "b": 7.0})
+    )
+    np.testing.assert_array_equal(by_number, by_name)
+
+
 def test_balanced_needs_all_samples():
     model = LinearSVC(solver="sgd", **BALANCED)
     with pytest.raises(InputError, match=r"partial_fit.*compute_class_weight"):
