@@ -326,9 +326,10 @@ def test_names_stay_with_predictions():
     expected = model(n_ranks=1).fit(features(), labels(), graph=graph())
     fitted = model().fit(X, y.iloc[shuffled], graph=edges)
     np.testing.assert_allclose(weights_of(fitted), weights_of(expected), rtol=1e-9, atol=1e-12)
-    found = fitted.predict(X.iloc[shuffled])
-    assert found.index.tolist() == names.tolist()
-    np.testing.assert_array_equal(found, expected.predict(features()))
+    found = fitted.predict(X.iloc[shuffled])  # in the order of these rows
+    assert found.index.tolist() == names[shuffled].tolist()
+    np.testing.assert_array_equal(found, expected.predict(features())[shuffled])
+    assert fitted.predict(X).index.tolist() == names.tolist()
     assert fitted.transform(X).index.tolist() == names.tolist()
     assert fitted.predict_proba(X).columns.tolist() == [0, 1, 2]
 
