@@ -95,28 +95,28 @@ class SoftmaxLoss(Loss):
         self, outputs: NDArray[Any], targets: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """− w[y] log p[y], and whether it is right."""
-        return self._terms(_log_softmax(outputs), outputs, targets)
+        return self._terms(*_log_softmax(outputs), targets)
 
     def gradient(self, outputs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
         """w[y] (P − one-hot(y))."""
-        return self._gradient(_log_softmax(outputs), targets)
+        return self._gradient(_log_softmax(outputs)[0], targets)
 
     def sums_and_gradient(
         self, outputs: NDArray[Any], targets: NDArray[Any]
     ) -> tuple[NDArray[np.float64], NDArray[Any]]:
         """Both of one log softmax."""
-        logs = _log_softmax(outputs)
-        terms = self._terms(logs, outputs, targets)
+        logs, best = _log_softmax(outputs)
+        terms = self._terms(logs, best, targets)
         sums = np.array([each.sum(dtype=np.float64) for each in terms])
         return sums, self._gradient(logs, targets)
 
     def _terms(
-        self, logs: NDArray[Any], outputs: NDArray[Any], targets: NDArray[Any]
+        self, logs: NDArray[Any], best: NDArray[np.int64], targets: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         losses = -logs[np.arange(len(targets)), targets]
         if self.class_weights:
             losses *= self._weights(targets, logs.dtype)
-        return losses, outputs.argmax(axis=1) == targets
+        return losses, best == targets
 
     def _gradient(self, logs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
         gradient = np.exp(logs, out=logs)
@@ -130,7 +130,7 @@ class SoftmaxLoss(Loss):
 
     def predicted(self, outputs: NDArray[Any]) -> NDArray[Any]:
         """Probabilities of the classes."""
-        return np.exp(_log_softmax(outputs.astype(np.float64)))
+        return np.exp(_log_softmax(outputs.astype(np.float64))[0])
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,9 @@ class SquaredLoss(Loss):
         return float(np.mean([1 - wrong / of if of else float(not wrong) for wrong, of in columns]))
 
 
-def _log_softmax(outputs: NDArray[Any]) -> NDArray[Any]:
-    logs = outputs - outputs.max(axis=1, keepdims=True)
+def _log_softmax(outputs: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Of each row, and the place of its largest output."""
+    best = outputs.argmax(axis=1)
+    logs = outputs - np.take_along_axis(outputs, best[:, None], axis=1)
     logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
-    return logs
+    return logs, best
