@@ -291,8 +291,10 @@ class LinearRegression(SampleRegressor, LinearModel):
     """Linear regression over `n_ranks` ranks: least squares, ridge, lasso, elastic net, Huber.
 
     Minimises the mean of s_i ℓ_i plus alpha (½ (1 − l1_ratio) ‖w‖² + l1_ratio ‖w‖₁), with ℓ half
-    the squared error or the Huber loss. With alpha=0 that is scikit-learn's LinearRegression; with
-    solver="sgd" its SGDRegressor, whose parameters these are (so there is no class of that name).
+    the squared error or the Huber loss. With alpha=0 that is scikit-learn's LinearRegression (where
+    many weights fit as well, fewer rows than weights, say, it has the shortest of them, and this
+    need not); with solver="sgd" its SGDRegressor, whose parameters these are (so there is no class
+    of that name).
     For several targets y has the shape (n_samples, n_outputs), and the losses of a sample add up:
     each target has the optimum that it has alone.
 
