@@ -148,10 +148,7 @@ class Cluster:
         except Exception as error:
             self.require_workers_after(error)
             if isinstance(error, OSError):  # what tasks raise is not raised here
-                raise WorkerLostError(
-                    f"The connection to a worker or to the scheduler broke: {error}. Go on from "
-                    "the last state that was kept, on a new communicator."
-                ) from error
+                raise _broken("to a worker or to the scheduler", error) from error
             raise
 
     def require_workers_after(self, error: Exception) -> None:
@@ -166,14 +163,17 @@ class Cluster:
             self.require_workers()
 
     def answered(self, begin: Callable[[], Awaitable[Any]]) -> Any:
-        """Result of a coroutine that must answer in a bounded time."""
+        """Result of a coroutine of the scheduler, which must answer in a bounded time."""
         deadline = monotonic() + _ANSWER_SECONDS
 
         def check() -> None:
             if monotonic() > deadline:
                 raise WorkerLostError(f"The scheduler was silent for {_ANSWER_SECONDS:.0f} s.")
 
-        return self._polled(begin, check)
+        try:
+            return self._polled(begin, check)
+        except OSError as error:
+            raise _broken("to the scheduler", error) from error
 
     def _polled(self, begin: Callable[[], Awaitable[Any]], check: Callable[[], None]) -> Any:
         if self.client.status != "running":
@@ -194,6 +194,13 @@ class Cluster:
         except BaseException:
             task.cancel()
             raise
+
+
+def _broken(connection: str, error: OSError) -> WorkerLostError:
+    return WorkerLostError(
+        f"The connection {connection} broke: {error}. Go on from the last state that was kept, on "
+        "a new communicator."
+    )
 
 
 async def _all_finished(futures: Sequence[Future]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from distributed import get_worker
+from distributed.comm import CommClosedError
 from spmd_steps import (
     BOUND,
     assert_a_rank_that_ends_is_told,
@@ -24,6 +25,7 @@ from spmd_steps import (
 )
 
 from daskpart.collectives import DaskCommunicator, allreduce, communicator_for
+from daskpart.collectives.transports.cluster import Cluster
 from daskpart.errors import WorkerLostError
 
 pytestmark = pytest.mark.cluster
@@ -130,6 +132,14 @@ def test_a_connection_that_breaks_is_a_loss(own_client):
             communicator.run(cut_off, communicator.values([1] * N_RANKS))
     assert_nothing_left(own_client)
     assert_usable(own_client)
+
+
+def test_a_scheduler_that_closes_its_connection_is_a_loss(quiet_client):
+    async def asked():
+        raise CommClosedError("closed")
+
+    with pytest.raises(WorkerLostError, match="connection to the scheduler broke: closed"):
+        Cluster(quiet_client, []).answered(asked)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.05, 0.2, 0.5])
