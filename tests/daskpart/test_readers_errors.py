@@ -244,6 +244,7 @@ def test_text_that_is_utf16(tmp_path: Path) -> None:
         ("user,item,größe\r1,2,3\r".encode(), "lines end in carriage returns alone"),
         ("user,item,rating\n1,2,3\n".encode("utf-16"), "the text is UTF-16"),
     ],
+    ids=["gzip", "bzip2", "xz", "zstd", "returns", "returns and umlauts", "UTF-16"],
 )
 def test_what_is_no_text_is_told(tmp_path: Path, content: bytes, said: str) -> None:
     for name in ("ratings.csv", "samples.libsvm"):
