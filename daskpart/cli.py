@@ -45,7 +45,6 @@ _MODELS = (
     "medium-grain", "stochastic",
 )  # fmt: skip
 _OBJECTIVES = ("connectivity", "cut-net", "power")
-_OF_WEIGHTS = ("random", "block")  # methods that look at nothing else
 _METRICS = (
     *_OBJECTIVES, "max-connectivity", "concurrent-volume", "routed-volume", "busiest-volume",
     "max-send-volume", "max-volume",
@@ -55,15 +54,17 @@ _AT_LEAST_0 = click.FloatRange(min=0)
 
 def _refuse_of_method(method: str, refines: bool = False) -> None:
     """Refuse what a method of cutting does not look at, and moves behind it do not either."""
+    from .partitioners import looks_at_nets
     from .partitioners.metis import is_installed as has_metis  # else an engine stands in
 
-    if method in _OF_WEIGHTS or method == "hypercube":
+    of_weights = not looks_at_nets(method)
+    if of_weights or method == "hypercube":
         _o.refuse(("objective",), f"--method {method} has no choice of it")
     if refines:
         return
-    if method in _OF_WEIGHTS:
+    if of_weights:
         _o.refuse(("epsilon",), f"--method {method} is as even as weights allow")
-    if method in (*_OF_WEIGHTS, "parsa") or (method == "metis" and has_metis()):
+    if of_weights or method == "parsa" or (method == "metis" and has_metis()):
         _o.refuse(("engine",), f"--method {method} uses none")
 
 

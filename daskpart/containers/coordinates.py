@@ -171,10 +171,8 @@ def scipy_entries(matrix: Any) -> Entries:
     """
     native = matrix.dtype.newbyteorder("=")
     wanted = np.dtype(np.float32) if native == np.float16 else native
-    if (
-        matrix.dtype != wanted
-    ):  # scipy holds values of these types and cannot turn rows into triples
-        matrix = matrix.astype(wanted)
+    if matrix.dtype != wanted:
+        matrix = matrix.astype(wanted)  # scipy holds such values, but makes no triples of them
     coo = matrix.tocoo()
     if matrix.format not in ("bsr", "dia"):
         return coo.coords, coo.data, coo.shape

@@ -55,7 +55,7 @@ class RankSamples(Encoded, Protocol):
         ...
 
 
-class Way(Protocol):
+class EpochPosition(Protocol):
     """Where a rank is in an epoch: its blocks in their order, and the order of the one at hand."""
 
     epoch: int
@@ -259,15 +259,15 @@ class Batches:
         return order_of_epoch(rows, self.batch_size, seed, self.shuffle)
 
     def batch(
-        self, rows: Held | StoredRows[Held], way: Way, step: int
+        self, rows: Held | StoredRows[Held], position: EpochPosition, step: int
     ) -> tuple[Held, NDArray[np.int64]]:
         """Rows of the block of a step, put in order as it begins, and which of them it takes."""
         place, in_block = divmod(step, self.block_steps)
-        block = int(way.blocks[place])
+        block = int(position.blocks[place])
         own = self.rows_of_block(rows, block)
         if not in_block:
-            way.order = self.order(own, way.epoch, block)
-        return own, self.of_step(way.order, step)
+            position.order = self.order(own, position.epoch, block)
+        return own, self.of_step(position.order, step)
 
     def of_step(self, order: NDArray[np.int64], step: int) -> NDArray[np.int64]:
         """The rows of a rank in a step of an epoch, from the order of the step's block."""
