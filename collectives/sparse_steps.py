@@ -80,7 +80,7 @@ def require_free_choice(group: int | None, degrees: Sequence[int] | None) -> Non
         if value is not None:
             raise InputError(
                 f"{name}={value!r} goes with the algorithm that takes it; 'auto' chooses both: "
-                "name the algorithm, or leave it away."
+                "name the algorithm, or leave it out."
             )
 
 

@@ -78,7 +78,7 @@ def check_cluster(kind: str, n_workers: int | None, transport: str, place: MpiPl
     if kind != "mpi" and place.size > 1:
         raise InputError(
             f"mpiexec started {place.size} copies of this command, and each would do all the work: "
-            f"add --cluster mpi, or leave mpiexec away"
+            f"add --cluster mpi, or leave out mpiexec"
         )
     if n_workers is not None and kind not in ("threads", "processes"):
         raise InputError(

@@ -79,7 +79,7 @@ def load_matrix(
         from daskpart.datasets import load_python_source
 
         if any(columns) or written:
-            raise InputError(f"{BUILT_IN} is no table: leave {_OF_TABLES} away")
+            raise InputError(f"{BUILT_IN} is no table: leave out {_OF_TABLES}")
         _refuse_format(format)
         return as_matrix(load_python_source()["counts"])
     data = _read(source, format, MATRICES, {**_of_table(columns), **written}, {"repeats": repeats})
@@ -98,7 +98,7 @@ def load_matrix(
 
 def _refuse_format(format: str | None) -> None:
     if format is not None:
-        raise InputError(f"{BUILT_IN} is in no file: leave --format away")
+        raise InputError(f"{BUILT_IN} is in no file: leave out --format")
 
 
 def columns_of(given: Mapping[str, Any]) -> Columns:
@@ -174,7 +174,7 @@ def load_any(source: str, format: str | None, model: str) -> Cuttable:
     data = _read(source, format)
     if isinstance(data, Hypergraph):
         if model != "auto":
-            raise InputError(f"{source} says itself what is a net: leave --model away")
+            raise InputError(f"{source} says itself what is a net: leave out --model")
         return data
     return as_tensor(data) if len(data.shape) != 2 else _matrix(data, ("row", "column"))
 
@@ -390,7 +390,7 @@ def _read(
         if chosen == "parquet" and table:  # whatever its columns are called
             chosen = table
         if of_table and chosen not in _HAVE_COLUMNS:
-            raise InputError(f"{source} is read as {chosen}, no table: leave {_OF_TABLES} away")
+            raise InputError(f"{source} is read as {chosen}, no table: leave out {_OF_TABLES}")
         options = {**of_table, **(of_events if chosen in _MAY_REPEAT else {})}
         return sparse_inside(read(source, chosen, **options), source)
     except ReadError as error:

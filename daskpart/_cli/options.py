@@ -259,7 +259,7 @@ def refuse(names: Sequence[str], words: str) -> None:
     """End with an error where one of these options was typed: it would be passed over."""
     for name in names:
         if is_typed(name):
-            raise InputError(f"{words}: leave --{name.replace('_', '-')} away")
+            raise InputError(f"{words}: leave out --{name.replace('_', '-')}")
 
 
 # -- from an estimator ---

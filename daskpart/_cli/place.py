@@ -42,7 +42,7 @@ def run(settings: CutSettings, memory_limit: str) -> None:
     if found != "libsvm" or settings.format not in (None, "libsvm"):
         raise InputError(
             f"{path}: --memory-limit is for libsvm files, this one is read whole as "
-            f"{settings.format or found}: leave --memory-limit away"
+            f"{settings.format or found}: leave out --memory-limit"
         )
     check_out(settings.out, settings.data)
     if settings.output is not None:

@@ -218,7 +218,7 @@ def _connectivities(
         model = rebuild(loaded, given, cut.model, random_state=cut.random_state)
         if parts and set(parts) != {given.n_parts}:
             raise InputError(
-                f"{cut.partition} has {given.n_parts} parts: leave the number of ranks away"
+                f"{cut.partition} has {given.n_parts} parts: leave out the number of ranks"
             )
         given.check_fits(
             model.hypergraph.n_vertices, data, "vertices", shape=model.shape, nnz=model.nnz

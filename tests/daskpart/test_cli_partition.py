@@ -241,7 +241,7 @@ def test_an_option_that_would_be_passed_over_is_refused(
     daskpart.Partition(np.arange(40) % 4, 4).write("parts")
     words = [graph_file if word == "A" else word for word in (*command, *option)]
     assert run_cli(*words) == 2
-    assert f"leave {option[0]} away" in capsys.readouterr().err
+    assert f"leave out {option[0]}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_an_option_that_would_be_passed_over_is_refused(
 )
 def test_the_built_in_data_are_no_table(columns, tmp_path, capsys, run_cli):
     assert run_cli("fit", "mf", "python-source", *columns, "--out", tmp_path) == 2
-    assert "leave --user, --item, --rating, --header and --text-ids away" in capsys.readouterr().err
+    assert "leave out --user, --item, --rating, --header and --text-ids" in capsys.readouterr().err
 
 
 def test_a_memory_limit_is_for_what_is_read_in_blocks(graph_file, tmp_path, capsys, run_cli):

@@ -61,7 +61,7 @@ FIT = [
 
 @pytest.fixture
 def refused(run_cli, capsys, tmp_path, monkeypatch):
-    """Run a command that ends with the advice to leave an option away."""
+    """Run a command that ends with the advice to leave an option out."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x").write_text("1 1:0.5 2:1\n2 1:1\n1 2:0.25\n")
     matrix = scipy.sparse.random_array((30, 20), density=0.2, rng=np.random.default_rng(0))

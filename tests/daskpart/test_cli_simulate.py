@@ -232,4 +232,4 @@ def test_a_partition_of_another_number_of_parts(rating_file, tmp_path, run_cli, 
         "simulate", "expand", rating_file, "--partition", tmp_path / "p.npz", "--parts", 8
     )
     assert code == 2
-    assert "has 4 parts: leave the number of ranks away" in capsys.readouterr().err
+    assert "has 4 parts: leave out the number of ranks" in capsys.readouterr().err

@@ -152,7 +152,7 @@ def test_options_of_one_cut_do_not_go_with_compare(capsys):
     with pytest.raises(SystemExit) as stopped:
         cli.main(["partition", "python-source", "--compare", "--method", "metis"])
     assert stopped.value.code == 2
-    assert "--compare cuts by every method: leave --method away" in capsys.readouterr().err
+    assert "--compare cuts by every method: leave out --method" in capsys.readouterr().err
 
 
 def test_mini_batches_of_a_graph_are_compared_too():
