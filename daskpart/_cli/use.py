@@ -19,7 +19,7 @@ from daskpart._floor.atomic import replacing
 from daskpart._floor.checks import needs_pyarrow
 from daskpart.errors import InputError, ReadError
 
-from .files import place_for, text_file
+from .files import check_target, place_for, text_file
 from .inputs import read_table
 from .terminal import answer, say, say_aside
 
@@ -81,6 +81,8 @@ def recommend(
 def predict(folder: Path, pairs: Path, out: Path | None) -> None:
     """Say or write a number for each pair of a table with a header, CSV or Parquet."""
     _check_name(out)
+    if out is not None:
+        check_target(out, str(pairs))
     model = load_model(folder)
     table, asked = _pairs(pairs, model)
     known = model.predict(asked, unknown="nan")

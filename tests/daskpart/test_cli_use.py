@@ -162,6 +162,10 @@ def test_predict_counts_strangers_and_goes_on(runs, tmp_path, capsys, run_cli):
     assert found.tolist() == pytest.approx(
         model.predict(pd.read_csv(pairs), unknown="mean").tolist(), rel=1e-5
     )
+    written = pairs.read_bytes()
+    assert run_cli("predict", runs / "mf", pairs, "--output", pairs) == 2
+    assert "is read, and would be overwritten" in capsys.readouterr().err
+    assert pairs.read_bytes() == written
     pairs.write_text("user,item\n7,1,1\n7,1,2\n")
     assert run_cli("predict", runs / "mf", pairs) == 2
     assert "expected 2 cells as in the header, found 3" in capsys.readouterr().err
