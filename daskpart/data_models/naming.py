@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,7 +40,6 @@ MODELS: dict[str, Callable[..., DataModel]] = {
     "fine-grain": fine_grain,
     "medium-grain": medium_grain,
 }
-_WITHOUT_NETS = ("column-net", "row-net", "column-net-self-loops")
 _OF_TENSORS = ("fine-grain", "medium-grain")
 _OF_SAMPLES = {"stochastic": stochastic}
 NAMES = ("auto", *MODELS, *_OF_SAMPLES)
@@ -95,9 +95,9 @@ def build(
             f"model {model!r} takes a matrix, the data has {_order(data)} modes: use one of "
             f"{', '.join(map(repr, _OF_TENSORS))}"
         )
-    if not nets and model in _WITHOUT_NETS:
-        return MODELS[model](data, nets=False)
-    return MODELS[model](data)
+    build_named = MODELS[model]
+    without_nets = not nets and "nets" in signature(build_named).parameters
+    return build_named(data, nets=False) if without_nets else build_named(data)
 
 
 def rebuild(
