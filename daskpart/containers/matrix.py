@@ -397,7 +397,7 @@ def xarray_labels(array: xarray.DataArray) -> tuple[Any, ...]:
     return row_labels, column_labels, row_name, column_name
 
 
-# lower case, without underscores and spaces
+# as `plain_word` has them
 COLUMN_NAMES = (
     {"user", "userid", "uid", "reviewerid", "customer", "customerid"},
     {"item", "itemid", "iid", "movie", "movieid", "product", "productid", "asin", "film", "book",
@@ -446,13 +446,13 @@ def pair_columns(frame: Any, columns: Columns = (None, None, None)) -> tuple[int
 
 def time_column(frame: Any) -> Any:
     """The name of the one column that says when, by names that people use; None without one."""
-    places = [at for at, name in enumerate(_plain_names(frame)) if name in TIMES]
+    places = [at for at, name in enumerate(map(plain_word, frame.columns)) if name in TIMES]
     return frame.columns[places[0]] if len(places) == 1 else None
 
 
-def _plain_names(frame: Any) -> list[str]:
-    """Names of the columns in their plainest form."""
-    return [str(name).lower().replace("_", "").replace(" ", "") for name in frame.columns]
+def plain_word(name: object) -> str:
+    """The name of a column in its plainest form: user-id, "User ID" and userId are userid."""
+    return "".join(filter(str.isalnum, str(name).lower()))
 
 
 def in_their_order(found: Sequence[Sequence[int]]) -> bool:
@@ -471,7 +471,7 @@ def column_behind(plain: Sequence[str], user: int, item: int) -> int | None:
 
 def _named_columns(frame: Any, columns: Columns) -> tuple[list[str], list[list[int]]]:
     """Names in their plainest form, and the places of names for user, item and rating."""
-    names, plain, found = [str(name) for name in frame.columns], _plain_names(frame), []
+    names, plain, found = [*map(str, frame.columns)], [*map(plain_word, frame.columns)], []
     for given, known in zip(columns, COLUMN_NAMES, strict=True):
         if given is None:
             taken = [at for at, name in enumerate(plain) if name in known]

@@ -43,7 +43,7 @@ from .coordinates import (
     refuse_outside,
     scipy_entries,
 )
-from .matrix import LabelledMatrix, factorized_column, is_dask_frame, number_column
+from .matrix import LabelledMatrix, factorized_column, is_dask_frame, number_column, plain_word
 
 if TYPE_CHECKING:
     import pandas
@@ -355,7 +355,7 @@ def _frame_entries(
 
 def _value_column(frame: pandas.DataFrame) -> int:
     """The column of values: by a name that people use, else the only one of fractions."""
-    plain = [str(name).lower() for name in frame.columns]
+    plain = [plain_word(name) for name in frame.columns]
     named = [place for place, name in enumerate(plain) if name in _VALUE_NAMES]
     fractions = [p for p, dtype in enumerate(frame.dtypes) if getattr(dtype, "kind", "O") == "f"]
     if len(named) == 1:

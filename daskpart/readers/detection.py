@@ -16,7 +16,7 @@ from contextlib import suppress
 from os import PathLike
 from pathlib import PurePath
 
-from daskpart.containers.matrix import COLUMN_NAMES, EDGE_COLUMN_NAMES
+from daskpart.containers.matrix import COLUMN_NAMES, EDGE_COLUMN_NAMES, plain_word
 from daskpart.errors import ReadError
 
 from .messages import listed
@@ -50,6 +50,7 @@ _LIBSVM_LINE = re.compile(
 )
 _QUOTED = re.compile(r'"[^"]*"')
 _NO_COMMA_BUT_DECIMAL = re.compile(r"[^,]*|\s*[+-]?\d+,\d+\s*")
+_BETWEEN_BARS = re.compile(r"[^\s,;]*|[+-]?\d+,\d+")
 _MAGIC = {b"%%MatrixMarket": "mtx", b"PK\x03\x04": "npz", b"PAR1": "parquet"}
 
 
@@ -77,11 +78,6 @@ def is_number(token: str) -> bool:
     return "_" not in token
 
 
-def plain_word(name: str) -> str:
-    """The name of a column in its plainest form."""
-    return "".join(filter(str.isalnum, name.lower()))
-
-
 def names_both_sides(cells: Sequence[str], known: Sequence[Container[str]]) -> bool:
     """Whether a header names the two sides of a table by words that are `known` for each."""
     plain = [plain_word(cell) for cell in cells]
@@ -92,7 +88,8 @@ def separator_of(line: str) -> str | None:
     """What parts the cells of a line of a table, by that line; None where only blanks can.
 
     Marks inside quotes part nothing. A tab is hardly ever part of a cell; of comma and semicolon
-    the one that occurs more often parts, but 1;3,5 are a number and one with a decimal comma.
+    the one that occurs more often parts, but 1;3,5 are a number and one with a decimal comma. A bar
+    parts what has no blanks: sp|P1 sp|P2 may be an edge between two names.
     """
     if "::" in line:
         return "::"
@@ -101,6 +98,8 @@ def separator_of(line: str) -> str | None:
         return "\t"
     if ";" in bare and all(map(_NO_COMMA_BUT_DECIMAL.fullmatch, bare.split(";"))):
         return ";"
+    if "|" in bare and all(map(_BETWEEN_BARS.fullmatch, bare.split("|"))):
+        return "|"
     best = max(",;", key=bare.count)
     return best if best in bare else None
 

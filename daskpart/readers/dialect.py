@@ -16,6 +16,7 @@ from daskpart.containers.matrix import (
     TIMES,
     column_behind,
     in_their_order,
+    plain_word,
 )
 from daskpart.errors import InputError, ReadError
 
@@ -24,7 +25,6 @@ from .detection import (
     cells_of,
     is_number,
     names_both_sides,
-    plain_word,
     separator_of,
 )
 from .messages import listed
@@ -224,7 +224,8 @@ def dialect_of(
     if len(cells[0]) < 2:  # before it is asked for a header, of which there is nothing to tell
         raise ReadError(
             f"{path}: its first line, {lines[0][:60]!r}, is one column, expected are at least "
-            f"{' and '.join(relation.dims)}; tabs, commas, semicolons, '::' or blanks part columns"
+            f"{' and '.join(relation.dims)}; tabs, commas, semicolons, '|', '::' or blanks part "
+            "columns"
         )
     if relation.one_side and _WITH_ATTRIBUTES.fullmatch(lines[0].strip()):
         raise ReadError(

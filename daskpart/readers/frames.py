@@ -18,10 +18,11 @@ import xarray
 
 from daskpart._floor.checks import needs_pyarrow
 from daskpart.containers.coordinates import as_labels
+from daskpart.containers.matrix import plain_word
 from daskpart.errors import InputError, ReadError
 
 from .assembly import cast_values, expected_value, labelled, value_type
-from .detection import is_number, names_both_sides, plain_word
+from .detection import is_number, names_both_sides
 from .dialect import EDGES, RATINGS, Dialect, Relation, choose_columns
 from .messages import ABOUT_TEXT_IDS, about_commas, shown
 from .scanning import LARGEST_ID
@@ -83,7 +84,7 @@ def _with_index(frame: pandas.DataFrame, columns: Any) -> pandas.DataFrame:
     names = [name for name in frame.index.names if name is not None]
     if columns is None:
         sides = set().union(*(known for each in (RATINGS, EDGES) for known in each.names[:2]))
-        is_meant = any(plain_word(str(name)) in sides for name in names)
+        is_meant = any(plain_word(name) in sides for name in names)
     else:  # checked where columns are chosen; positions count those that are no index
         is_meant = hasattr(columns, "__len__") and bool({*names} & {*map(str, columns)})
     return frame.reset_index() if is_meant and not {*names} & {*frame.columns} else frame

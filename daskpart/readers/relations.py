@@ -62,7 +62,7 @@ def _read_numbers(
 ) -> xarray.DataArray:
     sides: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
     values = []
-    separators = {"::": '",;:', ";": '";'}.get(dialect.delimiter or "", '",;')
+    separators = {"::": '",;:', ";": '";', "|": '"|'}.get(dialect.delimiter or "", '",;')
     for rows in read_rows(
         path, separators, n_columns=dialect.n_columns, skip_lines=dialect.lines_before
     ):

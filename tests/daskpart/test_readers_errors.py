@@ -431,7 +431,8 @@ def test_decimal_commas_are_said_not_to_be_read(tmp_path, text):
     [
         ("1::2, b::3", "::"), ("a\tb, c, d, e", "\t"), ("a,b;c,d", ","), ("a;b,c;d", ";"),
         ('"a, b, c, d";2;3', ";"), ("1;2;3,5", ";"), ("1;3,5", ";"), ("1,5;2,5;3,5", ";"),
-        ("1,5,a;b", ","), ("1 2 3", None), ("1", None),
+        ("1,5,a;b", ","), ("1 2 3", None), ("1", None), ("1|2|3,5", "|"), ("1,a|b|c", ","),
+        ("sp|P1 sp|P2", None),
     ],
 )  # fmt: skip
 def test_what_parts_the_cells_of_a_line(line, mark):
@@ -466,7 +467,7 @@ def test_a_header_tells_the_format_though_a_line_has_other_cells(tmp_path, heade
         daskpart.read(path)
 
 
-@pytest.mark.parametrize("text", ["1|2|5\n3|4|1\n", "user|item|stars\nann|tea|5\n"])
+@pytest.mark.parametrize("text", ["1~2~5\n3~4~1\n", "user~item~stars\nann~tea~5\n"])
 @pytest.mark.parametrize("format", ["ratings", "edges"])
 def test_what_parts_columns_is_told_where_there_is_one_column(tmp_path, text, format):
     path = tmp_path / "table.csv"

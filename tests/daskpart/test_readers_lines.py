@@ -168,7 +168,7 @@ def test_blanks_behind_a_separator_are_no_part_of_a_name(tmp_path: Path) -> None
     assert found["item"].tolist() == ["tea", "tea", "jam"]
 
 
-@pytest.mark.parametrize("delimiter", ["::", ",", " "])
+@pytest.mark.parametrize("delimiter", ["::", ",", " ", "|"])
 def test_ids_that_are_text_stay_text(tmp_path: Path, delimiter: str) -> None:
     lines = ["# hand-made", "ann|0007|5|1", "bob|x9|2|1", "ann|x9|4|1"]
     text = "\n".join(lines).replace("|", delimiter)
@@ -179,7 +179,7 @@ def test_ids_that_are_text_stay_text(tmp_path: Path, delimiter: str) -> None:
     assert ratings.dtype == np.float32
 
 
-@pytest.mark.parametrize("delimiter", ["::", ",", " ", "\t"])
+@pytest.mark.parametrize("delimiter", ["::", ",", " ", "\t", "|"])
 @pytest.mark.parametrize("n_before", [0, 900])
 def test_ids_with_leading_zeros_are_text(tmp_path: Path, delimiter: str, n_before: int) -> None:
     """All of that column, whichever line shows the zeros; the other one keeps its numbers."""

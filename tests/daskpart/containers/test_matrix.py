@@ -12,6 +12,7 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import daskpart
 from daskpart.containers.coordinates import as_labels, stable_order
 from daskpart.containers.matrix import LabelledMatrix, as_matrix, from_triples, pair_columns
 from daskpart.errors import DaskpartWarning, InputError
@@ -177,6 +178,12 @@ def test_frame_by_name_whatever_the_order_of_columns():
     assert got.column_labels.tolist() == [10, 20, 30]
     assert (got.rows.tolist(), got.columns.tolist()) == ([0, 1, 1], [0, 1, 2])
     assert got.values.tolist() == [2.0, 3.0, 1.0]
+
+
+def test_a_frame_and_a_file_know_the_same_names(tmp_path):
+    frame = pd.DataFrame({"Stars": [4.0, 5.0], "User.ID": [7, 3], "item-id": [1, 2]})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    assert same(as_matrix(frame), as_matrix(daskpart.read(tmp_path / "x.csv")))
 
 
 def test_frame_by_position_keeps_its_names():
