@@ -129,7 +129,7 @@ def run(settings: CutSettings, parts_typed: bool = False) -> None:
         if parts_typed and settings.parts != partition.n_parts:
             raise InputError(
                 f"{settings.start} has {partition.n_parts} parts, not {settings.parts}: leave "
-                "--parts away"
+                "out --parts"
             )
         settings = replace(settings, parts=partition.n_parts)
     if settings.refine is not None:
