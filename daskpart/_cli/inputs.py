@@ -23,7 +23,7 @@ from daskpart.partitions import Partition
 from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
 from daskpart.readers.detection import FORMATS, detect, separator_of, suffix_format
-from daskpart.readers.messages import about_commas
+from daskpart.readers.messages import ABOUT_TEXT_IDS, about_commas
 from daskpart.readers.streams import first_lines, location, opened
 
 if TYPE_CHECKING:
@@ -35,9 +35,19 @@ _MAY_REPEAT = ("ratings", "parquet", "adjacency")
 GRAPHS = ("edges", "mtx", "npz", "metis")
 TENSORS = ("tns", "npz", "mtx")
 _HAVE_COLUMNS = ("ratings", "parquet", "edges")
+# advice of the readers, as a command can follow it: one that has options of a table, and others
 _AS_OPTIONS = {
     "header=True or False": "--header or --no-header",
     "text_ids=True": "--text-ids",
+    "columns=(user, item, rating)": "--user, --item, --rating",
+    "columns=": "--user and --item",
+}
+_WITHOUT_OPTIONS = {
+    "Say header=True or False, or name its": "Name its",
+    ", in the file or by columns=": "",
+    ABOUT_TEXT_IDS: "",
+    "Say columns=(user, item, rating)": "Call them so in the file",
+    "Say columns=(source, target, weight)": "Call them so in the file",
 }
 _OF_TABLES = "--user, --item, --rating, --header and --text-ids"
 _TABLES = {".csv", ".tsv", ".parquet", ".pq"}
@@ -397,12 +407,9 @@ def _read(
         words = str(error).replace("format= ", "--format ").replace("format=", "--format ")
         if among is MATRICES and "--format one of" in words:
             words += "; or the columns of a table with a header: --user, --item, --rating"
-        if among is MATRICES:
-            for option, of_command in _AS_OPTIONS.items():
-                words = words.replace(option, of_command)
-        raise ReadError(
-            words.replace("columns=(user, item, rating)", "--user, --item, --rating")
-        ) from error
+        for advice, of_command in (_AS_OPTIONS if among is MATRICES else _WITHOUT_OPTIONS).items():
+            words = words.replace(advice, of_command)
+        raise ReadError(words) from error
 
 
 def _matrix(data: Any, names: tuple[str, str]) -> LabelledMatrix:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 _SIBILANTS = ("s", "x", "z", "ch", "sh")
@@ -34,6 +35,8 @@ def not_read(data: Any, as_what: str, accepted: str) -> str:
     kinds = [kind.__name__ for kind in type(data).__mro__]
     if "Delayed" in kinds:  # first, as it has any attribute that one asks for
         instead = "its compute(), "
+    elif isinstance(data, str | os.PathLike):
+        instead = "daskpart.read(path), "
     elif hasattr(data, "data_vars"):  # an xarray.Dataset, whose to_pandas() takes no matrices
         instead = "one of its variables, "
     elif isinstance(data, tuple) and hasattr(data, "data"):  # Examples of a reader

@@ -25,7 +25,7 @@ import scipy.sparse
 import sparse
 
 from daskpart._floor.checks import one_of
-from daskpart._floor.words import not_read
+from daskpart._floor.words import counted, not_read
 from daskpart.errors import DaskpartWarning, InputError
 
 from .coordinates import (
@@ -471,7 +471,10 @@ def column_behind(plain: Sequence[str], user: int, item: int) -> int | None:
 
 def _named_columns(frame: Any, columns: Columns) -> tuple[list[str], list[list[int]]]:
     """Names in their plainest form, and the places of names for user, item and rating."""
-    names, plain, found = [*map(str, frame.columns)], [*map(plain_word, frame.columns)], []
+    # a column of dates says when, whatever it is called
+    times = [getattr(dtype, "kind", "O") == "M" for dtype in frame.dtypes]
+    names, found = [*map(str, frame.columns)], []
+    plain = ["date" if is_time else plain_word(n) for n, is_time in zip(names, times, strict=True)]
     for given, known in zip(columns, COLUMN_NAMES, strict=True):
         if given is None:
             taken = [at for at, name in enumerate(plain) if name in known]
@@ -541,8 +544,8 @@ def factorized_column(
     missing = series.isna().to_numpy()
     if missing.any():
         raise InputError(
-            f"column {frame.columns[column]!r} has {int(missing.sum())} missing values, the first "
-            f"in row {int(np.argmax(missing))} (counted from 0); {needs}. Drop them"
+            f"column {frame.columns[column]!r} has {counted(int(missing.sum()), 'missing value')}, "
+            f"the first in row {int(np.argmax(missing))} (counted from 0); {needs}. Drop them"
         )
     if all_categories and isinstance(series.dtype, pandas.CategoricalDtype):
         return series.cat.codes.to_numpy(), as_labels(series.cat.categories)
@@ -559,10 +562,11 @@ def number_column(series: pandas.Series, parameter: str = "rating=") -> npt.NDAr
     if not is_numeric_dtype(series.dtype):
         if not len(series):
             raise InputError(f"column {series.name!r} is empty: the table has no rows")
+        has_comma = isinstance(series.iloc[0], str) and "," in series.iloc[0]
+        by = "pandas.read_csv(…, decimal=',')" if has_comma else "pandas.to_numeric"
         raise InputError(
             f"column {series.name!r} holds {series.dtype}, the first {series.iloc[0]!r}, where "
-            "numbers are needed. Convert it, as by pandas.to_numeric, or name the right one: "
-            f"{parameter}"
+            f"numbers are needed. Convert it, as by {by}, or name the right one: {parameter}"
         )
     return series.to_numpy()
 

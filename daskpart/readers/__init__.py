@@ -125,7 +125,10 @@ def read(path: str | os.PathLike[str], format: str | None = None, **options: Any
     Frozen({'user': 6040, 'item': 3706})
     """
     place = location(path)
-    chosen = detect(place) if format is None else one_of(format, "format", sorted(FORMATS))
+    if format is None:
+        chosen = detect(place, columns_named=options.get("columns") is not None)
+    else:
+        chosen = one_of(format, "format", sorted(FORMATS))
     module, function = _READERS[chosen]
     reader = getattr(import_module(f".{module}", __name__), function)
     allowed = [name for name in inspect.signature(reader).parameters if name != "path"]

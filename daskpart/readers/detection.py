@@ -119,11 +119,15 @@ def suffix_format(path: str | PathLike[str]) -> str | None:
 
 
 def detect(
-    path: str | PathLike[str], among: Iterable[str] = FORMATS, table: str | None = None
+    path: str | PathLike[str],
+    among: Iterable[str] = FORMATS,
+    table: str | None = None,
+    columns_named: bool = False,
 ) -> str:
     """The format of a file, a key of `FORMATS`; where it is not clear, those `among` are offered.
 
-    Lines of a few cells may be ratings or edges: where the reader knows which, `table` says so.
+    Lines of a few cells may be ratings or edges: where the reader knows which, `table` says so. So
+    may a table of many, by its suffix, of which the caller has named the columns that matter.
 
     Raises
     ------
@@ -141,7 +145,9 @@ def detect(
         if start.startswith(magic):
             return found
     found_in_lines = (
-        None if suffix in _FOREIGN_SUFFIXES else _look_at(first_lines(path), name, table)
+        None
+        if suffix in _FOREIGN_SUFFIXES
+        else _look_at(first_lines(path), name, table, columns_named)
     )
     if found_in_lines is None:
         raise ReadError(
@@ -151,7 +157,7 @@ def detect(
     return found_in_lines
 
 
-def _look_at(lines: list[str], name: str, table: str | None) -> str | None:
+def _look_at(lines: list[str], name: str, table: str | None, columns_named: bool) -> str | None:
     """The format that the first lines show, or None."""
     if not lines:
         return None
@@ -172,6 +178,8 @@ def _look_at(lines: list[str], name: str, table: str | None) -> str | None:
         return "edges"
     if has_columns and names_both_sides(parts[0], RATING_COLUMN_NAMES):
         return "ratings"
+    if is_table and mark and columns_named:  # of how many others does not matter
+        return table or "ratings"
     may_be_ratings = 2 <= len(parts[0]) <= 4
     if may_be_ratings and _RATING_NAME.search(name):
         return "ratings"

@@ -237,7 +237,7 @@ def dialect_of(
     if header is None:
         raise ReadError(
             f"{path}: is its first line, {lines[0][:60]!r}, a header? Say header=True or False, or "
-            f"name its columns {' and '.join(relation.dims)}"
+            f"name its columns {' and '.join(relation.dims)}, in the file or by columns="
         )
     if header and len(lines) < 2:
         raise ReadError(f"{nothing} a header")

@@ -212,7 +212,8 @@ def _fail_at_encoding(path: str) -> NoReturn:
                 line.decode()
             except UnicodeDecodeError:
                 raise ReadError(
-                    f"{path}, line {number}: the text is not UTF-8; the line is {line[:60]!r}"
+                    f"{path}, line {number}: the text is not UTF-8; the line is {line[:60]!r}; "
+                    "save the file as UTF-8"
                 ) from None
     raise ReadError(f"{path}: the text is not UTF-8")
 
@@ -275,7 +276,10 @@ def _from_frame(
         if not good.all():
             first = int(np.argmin(good))
             row = first % len(frame)
-            raise ReadError(f"{place(row)}: no usable {what}, found {shown(side.iloc[first])}")
+            raise ReadError(
+                f"{place(row)}: no usable {what}, found {shown(side.iloc[first])}; leave out lines "
+                "without one"
+            )
         codes.append(code)
         labels.append(label)
     if relation.one_side:

@@ -252,6 +252,16 @@ def test_the_built_in_data_are_no_table(columns, tmp_path, capsys, run_cli):
     assert "leave out --user, --item, --rating, --header and --text-ids" in capsys.readouterr().err
 
 
+def test_advice_of_a_reader_names_no_argument_of_python(tmp_path, capsys, run_cli):
+    path = tmp_path / "table.csv"
+    path.write_text("first node,second node\nann,bob\n")
+    assert run_cli("partition", path) == 2
+    assert "a header? Name its columns user and item\n" in capsys.readouterr().err
+    assert run_cli("fit", "mf", path) == 2
+    asked = "Say --header or --no-header, or name its columns user and item, in the file or by "
+    assert f"a header? {asked}--user and --item\n" in capsys.readouterr().err
+
+
 def test_a_memory_limit_is_for_what_is_read_in_blocks(graph_file, tmp_path, capsys, run_cli):
     options = ("--method", "parsa", "--memory-limit", "1GB", "--out", tmp_path)
     assert run_cli("partition", graph_file, *options) == 2

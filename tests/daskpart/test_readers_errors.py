@@ -427,6 +427,27 @@ def test_decimal_commas_are_said_not_to_be_read(tmp_path, text):
 
 
 @pytest.mark.parametrize(
+    ("how", "words"),
+    [({}, "neither the name nor"), ({"columns": ("who", "was")}, None)],
+)
+def test_columns_that_are_named_tell_a_table_of_many(tmp_path, how, words):
+    path = tmp_path / "orders.csv"
+    path.write_text("nr,when,who,shop,was\n1,2026-01-02,ann,3,tea\n")
+    if words is None:
+        assert daskpart.read(path, **how)["item"].values.tolist() == ["tea"]
+    else:
+        with pytest.raises(ReadError, match=words):
+            daskpart.read(path, **how)
+
+
+def test_text_that_is_not_utf8_is_named_with_what_to_do(tmp_path):
+    path = tmp_path / "ratings.csv"
+    path.write_bytes("user,item,rating\nZoë,Käse,3\n".encode("latin-1"))
+    with pytest.raises(ReadError, match=r"line 2: .* not UTF-8; .*; save the file as UTF-8"):
+        daskpart.read(path)
+
+
+@pytest.mark.parametrize(
     ("line", "mark"),
     [
         ("1::2, b::3", "::"), ("a\tb, c, d, e", "\t"), ("a,b;c,d", ","), ("a;b,c;d", ";"),

@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 
 import daskpart
 from daskpart.containers.coordinates import as_labels, stable_order
-from daskpart.containers.matrix import LabelledMatrix, as_matrix, from_triples, pair_columns
+from daskpart.containers.matrix import (
+    LabelledMatrix,
+    as_matrix,
+    from_triples,
+    pair_columns,
+    rating_columns,
+)
 from daskpart.errors import DaskpartWarning, InputError
 
 SHAPE = (13, 9)
@@ -186,6 +192,17 @@ def test_a_frame_and_a_file_know_the_same_names(tmp_path):
     assert same(as_matrix(frame), as_matrix(daskpart.read(tmp_path / "x.csv")))
 
 
+@pytest.mark.parametrize("unit", ["datetime64[us]", "datetime64[ns, UTC]"])
+def test_a_column_of_dates_says_when_whatever_it_is_called(unit):
+    frame = pd.DataFrame({"Kunde": ["b", "a"], "Artikel": [1, 2], "Sterne": [4.0, 5.0]})
+    dated = frame.assign(Datum=pd.Series(["2026-01-02", "2026-01-03"]).astype(unit))
+    assert same(as_matrix(dated), as_matrix(frame))
+    clicks = dated.drop(columns="Sterne")
+    assert rating_columns(clicks, events=True) == (0, 1, None)
+    with pytest.raises(InputError, match=r"'Datum' holds datetime64"):
+        as_matrix(clicks)
+
+
 def test_frame_by_position_keeps_its_names():
     got = as_matrix(pd.DataFrame({"reader": [5, 3], "book": [1, 2], "stars": [4, 5]}))
     assert (got.row_name, got.column_name) == ("reader", "book")
@@ -213,6 +230,14 @@ BAD_VALUES = scipy.sparse.coo_array(([1.0, np.inf, np.nan], ([0, 2, 1], [0, 3, 1
 BAD = {
     "dense": (np.eye(3), "dense array of shape .3, 3."),
     "list": ([[1, 2]], "no list of records"),
+    "a path": (
+        "ratings.csv",
+        r"cannot read a str as a sparse matrix; give daskpart.read\(path\), ",
+    ),
+    "decimal commas": (
+        pd.DataFrame({"user": [1], "item": [2], "rating": ["3,5"]}),
+        r"Convert it, as by pandas.read_csv\(…, decimal=','\), or name",
+    ),
     "nothing stored": (scipy.sparse.csr_array((3, 4)), "nothing is stored: the 3 x 4 matrix"),
     "no rows": (scipy.sparse.csr_array((0, 4)), "nothing is stored: the 0 x 4 matrix"),
     "not finite": (BAD_VALUES, r"2 of 3 ratings.*\(inf\) at user 2, item 3"),
@@ -226,7 +251,7 @@ BAD = {
     "frame of two": (pd.DataFrame({"a": [1], "b": [2]}), r"columns 'a', 'b' was given"),
     "frame without a user": (
         pd.DataFrame({"user": ["a", None], "item": [1, 2], "rating": [1, 2]}),
-        "'user' has 1 missing values, the first in row 1 .counted from 0.; each",
+        "'user' has 1 missing value, the first in row 1 .counted from 0.; each",
     ),
     "frame of lists": (
         pd.DataFrame({"user": [[1], [2]], "item": [1, 2], "rating": [1, 2]}),
