@@ -115,12 +115,8 @@ def _as_float(value: object) -> float:
 
 
 def as_array(values: object, what: str) -> NDArray[Any]:
-    """An array of any type; refused is what NumPy makes none of."""
-    try:
-        return np.asarray(values)
-    except (ValueError, TypeError, RuntimeError) as error:  # uneven lists; a sparse array
-        kind = type(values).__name__
-        raise InputError(f"{what}s are a {kind} of which NumPy makes no array: {error}") from error
+    """`without_mask`, of values of which one is called `what`."""
+    return without_mask(values, f"{what}s")
 
 
 def real_numbers(values: object, what: str, n_dimensions: int = 1) -> NDArray[np.float64]:
@@ -210,14 +206,18 @@ def require_hypergraph(given: object) -> None:
     require_like(given, "hypergraph", ("net_pointer",), wanted)
 
 
-def without_mask(values: ArrayLike, what: str) -> NDArray[Any]:
-    """As an array; InputError if numpy would silently take what is masked for numbers."""
+def without_mask(values: object, what: str) -> NDArray[Any]:
+    """An array of any type; refused is what NumPy makes none of, or what it would unmask."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise InputError(
             f"{what} hold {np.ma.count_masked(values)} masked values: fill them (`filled`), or "
             "leave them out"
         )
-    return np.asarray(values)
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, RuntimeError) as error:  # uneven lists; a sparse array
+        kind = type(values).__name__
+        raise InputError(f"{what} are a {kind} of which NumPy makes no array: {error}") from error
 
 
 def ranks_disagree(what: str, one: tuple[int, str], other: tuple[int, str]) -> InputError:

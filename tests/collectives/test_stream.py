@@ -255,6 +255,8 @@ def test_it_says_what_it_holds_in_a_line():
         (([1], [1.0], float("nan")), "size is nan: give a whole number"),
         (([1], [1.0]), "got a tuple of 2"),
         (([1], [1j], 5), "got complex128"),
+        (([1], np.ma.array([1.0], mask=True), 5), "hold 1 masked values: fill them"),
+        (([1], [[1.0], 2.0], 5), "NumPy makes no array"),
         ("abc", "got str"),
         (sparse.COO.from_numpy(np.ones(3), fill_value=1.0), "fill value is 1.0"),
     ],

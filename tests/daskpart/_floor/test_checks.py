@@ -18,6 +18,7 @@ from daskpart._floor.checks import (
     random_generator,
     real_numbers,
     several,
+    whole_numbers,
 )
 from daskpart.errors import InputError
 
@@ -71,6 +72,13 @@ def test_a_share_is_between_0_and_1(value: object) -> None:
     assert fraction(np.float32(0.5), "share") == 0.5
     with pytest.raises(InputError, match=r"share=.*; it must be between 0 and 1, both excluded"):
         fraction(value, "share")
+
+
+@pytest.mark.parametrize("check", [real_numbers, whole_numbers])
+def test_what_is_masked_is_no_number(check) -> None:
+    assert check(np.ma.array([1, 2]), "weight").tolist() == [1, 2]
+    with pytest.raises(InputError, match="weights hold 1 masked values: fill them"):
+        check(np.ma.array([1, 2], mask=[0, 1]), "weight")
 
 
 @pytest.mark.parametrize(
