@@ -188,7 +188,7 @@ def localise(rounds: list[RankRound], numbering: NDArray[Any]) -> list[RankMessa
     InputError
         If the numbering names an item twice, or lacks an item that the plan sends or receives.
     """
-    numbering = np.asarray(numbering)
+    numbering = without_mask(numbering, "items of a numbering")
     if numbering.ndim != 1 or not (
         np.issubdtype(numbering.dtype, np.integer) or not numbering.size
     ):

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskpart._floor.archive import opened_npz
 from daskpart._floor.atomic import replacing
-from daskpart._floor.checks import require_like
+from daskpart._floor.checks import require_like, without_mask
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
@@ -374,7 +374,7 @@ def _check_items(items: NDArray[Any]) -> None:
 
 def as_int32(name: str, values: ArrayLike) -> NDArray[np.int32]:
     """Whole numbers that int32 has, as such: others would become something else."""
-    given = np.asarray(values)
+    given = without_mask(values, name)
     if given.dtype == np.int32:
         return given
     found = given.astype(np.int32) if given.dtype.kind in "iu" or not given.size else None

@@ -18,6 +18,7 @@ import numpy as np
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
+from daskpart._floor.checks import finite_number
 from daskpart._floor.rank_tasks import Task, TaskRef
 from daskpart.errors import InputError
 
@@ -73,8 +74,7 @@ def allreduce_array(
 ) -> da.Array:
     """What `allreduce`, `sparse_allreduce` itself, does on ranks, as tasks; the options are its."""
     n_ranks = _checked_blocks(x)
-    if not 0 <= expected_density <= 1:
-        raise InputError(f"expected_density is a share from 0 to 1, got {expected_density!r}.")
+    expected_density = finite_number(expected_density, "expected_density", most=1)
     model = model or TASK_GRAPH
     if options["algorithm"] == "auto":
         require_free_choice(options["group"], options["degrees"])

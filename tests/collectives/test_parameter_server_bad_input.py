@@ -35,6 +35,7 @@ def local(n_items=N_ITEMS, **options):
         ({"update": "or"}, "'or' does not work on rows of dtype float64"),
         ({"update": "add", "dtype": bool}, "'add' does not work on rows of dtype bool"),
         ({"placement": "near"}, "placement is 'near'"),
+        ({"placement": np.ma.masked_less(np.arange(23), 2)}, "hold 2 masked values: fill them"),
         ({"placement": np.zeros(9, int)}, r"placement of shape \(9,\).*23 ids"),
         ({"placement": np.full(23, 5)}, "id 0 on shard 5: shards are 0 to 2"),
         ({"placement": np.full(23, 0.5)}, "float64"),

@@ -77,6 +77,7 @@ def test_owners_may_be_given_apart():
 @pytest.mark.parametrize(
     ("owners", "message"),
     [
+        (np.ma.array([0, 1], mask=[0, 1]), "owners hold 1 masked values"),
         ([0], "must be 2 integers"),
         ([0.0, 1.0], "dtype float64"),
         ([0, 3], r"Item 1 is touched by 1 rank\(s\) and has owner 3"),

@@ -477,8 +477,9 @@ def test_arrays_that_do_not_fit():
         sparse_allreduce(da.zeros((4, 6), chunks=(3, -1)))
     with pytest.raises(InputError, match="group=2 goes with the algorithm"):
         sparse_allreduce(da.from_array(np.zeros((4, 2)), chunks=(1, 2)), group=2)
-    with pytest.raises(InputError, match="expected_density is a share"):
-        sparse_allreduce(da.zeros((4, 6), chunks=(1, -1)), expected_density=2)
+    for wrong in (2, "much"):
+        with pytest.raises(InputError, match=f"expected_density is {wrong!r}: give a"):
+            sparse_allreduce(da.zeros((4, 6), chunks=(1, -1)), expected_density=wrong)
     with pytest.raises(InputError, match="got list and NoneType"):
         sparse_allreduce([1, 2])
     with pytest.raises(InputError, match="needs the ranks' values"), LocalCommunicator(2) as ranks:
