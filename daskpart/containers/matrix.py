@@ -7,9 +7,10 @@
     pandas, Dask DataFrame ────┤
     list of records ───────────┘
 
-What is stored is known, a stored zero too; what is not stored is unknown. A dense array cannot say
-which of its zeros are ratings, so it is refused. Two containers that hold the same ratings give the
-same triples in the same order, so nothing downstream depends on where the data came from.
+What is stored is known, a stored zero too (−0.0 as well); what is not stored is unknown. A dense
+array cannot say which of its zeros are ratings, so it is refused. Two containers that hold the same
+ratings give the same triples in the same order, so nothing downstream depends on where the data
+came from.
 """
 
 from __future__ import annotations
@@ -164,7 +165,8 @@ def as_matrix(
     -------
     LabelledMatrix
         Explicit zeros are kept, save for the formats BSR and DIA, where a stored zero is padding.
-        float32 stays float32, float16 becomes float32, anything else becomes float64.
+        float32 stays float32, float16 becomes float32, anything else becomes float64; bools are 1
+        and 0.
 
     Raises
     ------

@@ -188,8 +188,8 @@ def _as_ids(written: pandas.Series) -> tuple[pandas.Series, np.ndarray]:
 
 
 def _as_numbers(given: pandas.Series) -> np.ndarray:
-    """Ratings as float64; NaN where there is no number."""
-    if given.dtype.kind in "bmM":  # "True" and times, which pandas would make numbers of
+    """Ratings as float64, of bools 1 and 0 as in every container; NaN where there is no number."""
+    if given.dtype.kind in "mM":  # times, which pandas would make numbers of
         return np.full(len(given), np.nan)
     try:
         return pandas.to_numeric(given, errors="coerce").to_numpy(dtype=np.float64)

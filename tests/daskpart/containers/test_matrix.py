@@ -27,11 +27,11 @@ SHAPE = (13, 9)
 
 
 def ratings(seed: int = 0, shape: tuple[int, int] = SHAPE, nnz: int = 40) -> scipy.sparse.coo_array:
-    """Ratings in shuffled order, two of them explicit zeros."""
+    """Ratings in shuffled order, two of them explicit zeros, one of these negative."""
     generator = np.random.default_rng(seed)
     position = generator.choice(shape[0] * shape[1], nnz, replace=False)
     values = generator.integers(1, 6, nnz).astype(np.float64)
-    values[:2] = 0
+    values[:2] = 0, -0.0
     return scipy.sparse.coo_array((values, np.divmod(position, shape[1])), shape=shape)
 
 
