@@ -79,7 +79,7 @@ class Ratings(Problem):
         if sample_weight is None:
             return cls(matrix)
         weights = _weights_of(X, sample_weight, matrix, columns, "sum" if events else "last")
-        counted = weights.values > 0
+        counted = weights.values.astype(np.float32) > 0  # as SGD takes them
         if not counted.any():
             raise InputError("sample_weight is 0 everywhere: nothing is left to learn from")
         if counted.all():

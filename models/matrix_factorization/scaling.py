@@ -6,7 +6,8 @@ One learning rate and one γ then serve stars, hours and money alike, as in LIBM
 the standard deviation. Here s is a power of two, so that dividing and multiplying back change no
 bit: factors are kept in the units of the ratings, and a fit goes on from them exactly. Stars from 1
 to 5 have s = 1. Where the tail is heavy s follows the largest value, for one step of SGD moves a
-row by its error: the largest lies at most `TAIL` units from where training begins.
+row by its error: the largest lies at most `TAIL` units from where training begins. Ratings are
+taken as float32, which has 0 for all below 1e-45.
 """
 
 from __future__ import annotations
@@ -63,6 +64,18 @@ def summary_of(sums: np.ndarray, ends: np.ndarray) -> Summary:
     mean = total / count if count else 0.0
     variance = squares / count - mean * mean if count else 0.0
     return Summary(count, mean, math.sqrt(max(variance, 0.0)), -float(ends[0]), float(ends[1]))
+
+
+def refuse_rounded_off(largest: float) -> None:
+    """Refuse ratings of which none is as large as the numbers that float32 holds in full.
+
+    `largest` is the largest magnitude, before they are rounded to float32 (InputError).
+    """
+    if 0 < largest < np.finfo(np.float32).tiny:
+        raise InputError(
+            f"the ratings go up to {largest:g} in size, below the range of float32 (1e-38): "
+            "multiply them by a constant"
+        )
 
 
 def rank_sums(values: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:

@@ -33,7 +33,7 @@ from .rank_data import (
     resumed_model,
     starting_model,
 )
-from .scaling import Summary, rank_ends, rank_sums, summary_of
+from .scaling import Summary, rank_ends, rank_sums, refuse_rounded_off, summary_of
 from .state import MFState
 
 # what epochs read: ratings, messages, and what is held out with the messages for that
@@ -241,9 +241,11 @@ def lay_out(
     )  # fmt: skip
     items = comm.map(_items_of, ratings)
     sums = allreduce(comm, comm.map(_sums_of, ratings))
-    ends = allreduce(comm, comm.map(_ends_of, ratings), MAX)
+    ends = allreduce(comm, comm.map(_ends_of, ratings, shards), MAX)
     ratings, items, sums, ends = comm.settle(ratings, items, sums, ends)
-    summary = summary_of(sums.result(), ends.result())
+    lowest, highest, largest = ends.result()
+    refuse_rounded_off(largest)
+    summary = summary_of(sums.result(), np.array([lowest, highest]))
     if triples:
         check_counts(summary.lowest)
     unit = summary.unit(centred) if unit is None else unit
@@ -365,8 +367,9 @@ def _sums_of(ratings: RankRatings) -> np.ndarray:
     return rank_sums(ratings.values, ratings.weights)
 
 
-def _ends_of(ratings: RankRatings) -> np.ndarray:
-    return rank_ends(ratings.values)
+def _ends_of(ratings: RankRatings, shard: Any) -> np.ndarray:
+    """Both ends of the ratings, and the larger one in size before they were float32."""
+    return np.append(rank_ends(ratings.values), rank_ends(shard.values).max())
 
 
 def _items_of(ratings: RankRatings) -> np.ndarray:

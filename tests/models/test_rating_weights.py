@@ -146,6 +146,7 @@ def test_a_heavy_rating_is_met_more_closely():
         (np.ones(5), "length 5"),
         (-np.ones(600), "0 or more"),
         (np.zeros(600), "0 everywhere"),
+        (np.full(600, 1e-50), "0 everywhere"),  # as float32, which SGD takes
         ([np.nan, *[1.0] * 599], "1 NaN or infinite among 600 sample weights: give finite"),
         (np.full(600, 1e300), r"sample_weight goes up to 1e\+300, beyond the range of float32"),
         (np.full(600, "a"), "sample weights are of type <U1: give real numbers"),

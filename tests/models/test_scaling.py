@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dask.array
 import numpy as np
 import pytest
 import scipy.sparse
+import sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -133,3 +135,25 @@ def test_predictions_clipped_on_wish():
 def test_values_beyond_float32_are_refused():
     with pytest.raises(InputError, match="beyond the range of float32"):
         model().fit(table(lambda z: 1e300 * np.exp(z)))
+
+
+def in_memory(X):
+    return X
+
+
+def in_chunks(X):
+    array = sparse.COO.from_scipy_sparse(X)
+    return dask.array.from_array(array, chunks=(X.shape[0] // 2, X.shape[1]))
+
+
+@pytest.mark.parametrize("largest", [1e-300, 1e-46, 1e-40])
+@pytest.mark.parametrize("held", [in_memory, in_chunks])
+def test_values_that_float32_rounds_off_are_refused(held, largest):
+    """They were trained as zeros, or as three digits of what was given."""
+    X = table(stars).astype(np.float64)
+    X.data *= largest / np.abs(X.data).max()
+    with pytest.raises(InputError, match="multiply them by a constant"):
+        model().fit(held(X))
+    X.data[0] = 1  # one number that it holds, and the others are 0 beside that
+    fitted = model().fit(held(X))
+    assert np.isfinite(fitted.history_["train_rmse"]).all()
