@@ -185,6 +185,17 @@ def _as_vector(labels: Any) -> np.ndarray:
     return np.asarray(vector).reshape(-1)
 
 
+def with_missing(labels: Any) -> np.ndarray:
+    """Labels as an array; of objects where a list holds NaN among texts, for numpy writes "nan"."""
+    found = np.asarray(labels)
+    if found.dtype.kind in "US" and isinstance(labels, list | tuple):
+        import pandas as pd
+
+        given = np.array(labels, dtype=object)
+        found = given if pd.isna(given).any() else found
+    return found
+
+
 def _some(labels: np.ndarray) -> str:
     shown = ", ".join(repr(label) for label in labels[:_SHOWN].tolist())
     return shown + (", …" if len(labels) > _SHOWN else "")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from daskpart.containers.coordinates import as_labels, is_a
 from daskpart.errors import InputError
-from daskpart.models.base.labels import sorting_labels
+from daskpart.models.base.labels import sorting_labels, with_missing
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ def _plain(y: Any) -> NDArray[Any]:
     if hasattr(y, "to_numpy"):
         y = y.to_numpy()
     try:
-        found = np.asarray(y)
+        found = with_missing(y)
     except ValueError:
         raise InputError(
             "y is a list whose rows differ in length: give a label, or a row of as many columns, "

@@ -259,9 +259,7 @@ class SampleModel(DistributedEstimator):
             weight = whole_vector(sample_weight, n_samples, "sample_weight").astype(np.float64)
         target, n_outputs, classes = self._targets(y, classes)
         weight, class_weights = self._weights(weight, y, classes, class_weights)
-        problem = LazySamples(rows, target, n_outputs, weight, classes, class_weights)
-        problem.columns = names
-        return problem
+        return LazySamples(rows, target, n_outputs, weight, classes, class_weights, names)
 
     def _check_lazy(self, rows: Any, names: Any) -> None:
         known = getattr(self, "feature_names_in_", None)

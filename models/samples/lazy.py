@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from daskpart._floor.rank_tasks import RankCollection, Task, TaskRef
 from daskpart.containers.dask_blocks import gathered_by_part
 from daskpart.errors import InputError
+from daskpart.models.base.labels import with_missing
 from daskpart.models.base.problem import canonical_rows, refuse_times, scipy_rows
 
 from .rows import RankRows, rank_rows
@@ -69,13 +70,15 @@ def whole_vector(values: Any, length: int, name: str, columns: bool = False) -> 
     Raises
     ------
     InputError
-        For another length or shape.
+        For another length or shape, NaN, infinity, or complex numbers.
     """
-    found = np.asarray(values.compute() if is_dask_collection(values) else values)
+    found = with_missing(values.compute() if is_dask_collection(values) else values)
     if found.ndim == 2 and found.shape[1] == 1:
         found = found[:, 0]
     if found.shape[:1] != (length,) or found.ndim > 1 + columns:
         raise InputError(f"{name} has shape {found.shape}, X has {length} samples")
+    if found.dtype.kind == "c":
+        raise InputError(f"{name} holds complex numbers: give real ones")
     if found.dtype.kind == "f" and not np.isfinite(found).all():
         where = int(np.argwhere(~np.isfinite(found))[0, 0])
         raise InputError(f"{name}[{where}] is {found[where]}: NaN and infinity are not allowed")

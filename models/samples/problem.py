@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from daskpart._floor.checksum import checksum
 from daskpart.errors import InputError
 from daskpart.models.base.class_weights import check_total
+from daskpart.models.base.labels import with_missing
 from daskpart.models.base.problem import Problem
 
 from .lazy import outputs_of_chunk, ranks_of_chunks
@@ -129,13 +130,26 @@ class Samples(Problem):
 class LazySamples(Samples):
     """The same of a Dask array: its rows go from their chunks to their ranks, past the client.
 
-    Attributes
+    Parameters
     ----------
+    X, target, n_outputs, sample_weight, classes, class_weights
+        As of `Samples`.
     columns : ndarray of object, or None
         Names of the features, for errors in chunks.
     """
 
-    columns: NDArray[Any] | None = None
+    def __init__(
+        self,
+        X: Any,
+        target: NDArray[np.float64],
+        n_outputs: int,
+        sample_weight: NDArray[np.float64],
+        classes: NDArray[Any] | None = None,
+        class_weights: NDArray[np.float64] | None = None,
+        columns: NDArray[Any] | None = None,
+    ) -> None:
+        super().__init__(X, target, n_outputs, sample_weight, classes, class_weights)
+        self.columns = columns
 
     def fingerprint(self) -> str:
         """Name of the array, and a digest of targets and weights."""
@@ -204,7 +218,7 @@ def refuse_missing(y: Any) -> None:
     """Refuse labels of which one is None, NaN or NA (InputError); says which."""
     import pandas as pd
 
-    labels = np.asarray(y)
+    labels = with_missing(y)
     if labels.ndim != 1 or labels.dtype != object:
         return  # numbers are checked as such
     missing = np.flatnonzero(pd.isna(labels))

@@ -239,7 +239,9 @@ def test_one_class_is_none():
         model().fit(features(), np.where(labels() > 0, 1, -1), graph=graph())
 
 
-@pytest.mark.parametrize("kind", ["NaN", "None", "list", "None among texts", "categories"])
+@pytest.mark.parametrize(
+    "kind", ["NaN", "None", "list", "None among texts", "NaN in a list of texts", "categories"]
+)
 def test_values_that_say_unlabelled(kind):
     import pandas as pd
 
@@ -251,6 +253,7 @@ def test_values_that_say_unlabelled(kind):
         "None": np.array(known, object),
         "list": known,
         "None among texts": np.array(texts, object),
+        "NaN in a list of texts": [np.nan if text is None else text for text in texts],
         "categories": pd.Series(pd.Categorical(texts)),
     }[kind]
     plain = model().fit(features(), y, graph=graph())

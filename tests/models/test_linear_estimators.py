@@ -568,6 +568,9 @@ def test_labels_that_are_missing_are_named(make):
     for given in (X, da.from_array(X, chunks=(50, 12))):
         with pytest.raises(ValueError, match=r"y\[7\] is (missing|nan)|y contains NaN"):
             LogisticRegression(**LOCAL).fit(given, make(y).mask(np.arange(150) == 7))
+        listed = [np.nan if row == 7 else label for row, label in enumerate(y.astype(str))]
+        with pytest.raises(InputError, match=r"y\[7\] is missing"):
+            LogisticRegression(**LOCAL).fit(given, listed)
 
 
 def test_a_data_array_over_sparse_entries():

@@ -86,3 +86,12 @@ def test_a_column_alone_is_no_table_and_a_dataset_no_array():
         ):
             with pytest.raises((InputError, TypeError), match=words):
                 model.fit(given, Y)
+
+
+def test_targets_of_dask_rows_are_real_numbers():
+    """Of rows in memory scikit-learn refuses others; NumPy lets go of what is not real."""
+    import dask.array as da
+
+    lazy = da.from_array(FRAME.to_numpy(), chunks=(20, -1))
+    with pytest.raises(InputError, match="y holds complex numbers"):
+        LinearRegression(**LOCAL).fit(lazy, Y.to_numpy() * 1j)
