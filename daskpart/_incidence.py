@@ -41,8 +41,7 @@ def group_pairs(
     """Compress (item, part) pairs: parts sorted, counts of equal pairs added; None: once each."""
     if counts is None and 4 * n_items * n_parts <= len(items):
         # a counter for each pair that can be: quicker than to sort those that are
-        place = items.astype(np.int64)
-        place *= n_parts
+        place = np.multiply(items, n_parts, dtype=np.int64)
         place += parts
         pairs = csr_array(np.bincount(place, minlength=n_items * n_parts).reshape(n_items, n_parts))
     else:

@@ -205,6 +205,8 @@ def dask_inside(data: Any) -> Any:
 def cut_by_part(parts: NDArray[np.int32], n_parts: int, *arrays: NDArray[Any]) -> list[Any]:
     """Cut arrays along their last axis into one tuple a part, entries in their old order.
 
+    Pieces show the arrays themselves where the parts come in order, as those of blocks of rows do.
+
     Parameters
     ----------
     parts : ndarray of int32, shape (n,)
@@ -212,11 +214,11 @@ def cut_by_part(parts: NDArray[np.int32], n_parts: int, *arrays: NDArray[Any]) -
     n_parts : int
     *arrays : ndarray, shape (..., n)
     """
-    in_order = bool((parts[1:] >= parts[:-1]).all())  # as of blocks of rows
-    order = None if in_order else stable_order(parts, n_parts)
+    if not (parts[1:] >= parts[:-1]).all():
+        order = stable_order(parts, n_parts)
+        arrays = tuple(array[..., order] for array in arrays)
     ends = np.cumsum(np.bincount(parts, minlength=n_parts))[:-1]
-    held = [array.copy() if order is None else array[..., order] for array in arrays]
-    pieces = [np.split(array, ends, axis=-1) for array in held]
+    pieces = [np.split(array, ends, axis=-1) for array in arrays]
     return list(zip(*pieces, strict=True))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import sparse
 from numpy.typing import NDArray
 
-from daskpart.containers.coordinates import stable_order
+from daskpart.containers.coordinates import rises, stable_order
 from daskpart.containers.matrix import coo_from_sorted
 
 
@@ -112,8 +112,7 @@ def make_shard(
     row_index, columns, values = triples
     position = np.empty(n_columns, np.int32)  # only the touched pages cost anything
     position[items] = np.arange(len(items), dtype=np.int32)
-    key = row_index.astype(np.int64) * n_columns + columns
-    if not np.all(key[1:] > key[:-1]):  # pieces of several chunks; one matrix comes sorted
+    if not rises((row_index, columns)):  # pieces of several chunks; one matrix comes sorted
         order = _row_major(row_index, columns, len(rows), n_columns)
         row_index, columns, values = row_index[order], columns[order], values[order]
     n_local, n_owned, n_nonlocal = (int(size) for size in sizes)

@@ -113,17 +113,12 @@ def _shard_matrix(
     numbering = number_touched(connectivity)
     row_index = _places_in_parts(partition)[turned.rows]
     pieces = cut_by_part(parts, partition.n_parts, row_index, turned.columns, turned.values)
-    held = [
-        make_shard(
-            rank,
-            partition.members(rank),
-            numbering.of_rank(rank),
-            numbering.sizes[rank],
-            n_columns,
-            piece,
-        )
-        for rank, piece in enumerate(pieces)
-    ]
+    held = []
+    for rank, (rows, columns, values) in enumerate(pieces):
+        if np.may_share_memory(values, matrix.values):
+            values = values.copy()  # what is given stays the caller's
+        of_rank = partition.members(rank), numbering.of_rank(rank), numbering.sizes[rank]
+        held.append(make_shard(rank, *of_rank, n_columns, (rows, columns, values)))
     return Shards(
         partition,
         connectivity,
