@@ -20,9 +20,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from daskpart.partitions import Partition
 
 from .plan import ROW_PARTITIONERS, partitioner_name
+from .state import WEIGHED
 
 Cut = TypeVar("Cut")
-WEIGHED = "cut"  # in the settings of a fit: what "auto" came to
 # of the rows of a matrix: arguments of `daskpart.partition`
 ROW_CUTS: dict[str, dict[str, Any]] = {
     "block": {"method": "block"},
@@ -76,14 +76,16 @@ def weighed_partition(
 
     `kept` is the state that a fit goes on from, or None.
     """
-    found = weighed_cut(cuts, n_ranks, steps, transport, kept_cut(kept))
+    found = weighed_cut(cuts, n_ranks, steps, transport, kept_cut(kept, n_ranks))
     info = {**found.cut.info, "weighed": found.name, "reason": found.reason}
     return replace(found.cut, info=info)
 
 
-def kept_cut(kept: Any) -> str | None:
-    """What "auto" came to in the fit of a state; None where there is none, or it was not asked."""
-    return None if kept is None else kept.settings.get(WEIGHED)
+def kept_cut(kept: Any, n_ranks: int) -> str | None:
+    """What "auto" came to in the fit of a state; None where it was of other ranks, or not asked."""
+    if kept is None or kept.settings["n_ranks"] != n_ranks:
+        return None
+    return kept.settings.get(WEIGHED)
 
 
 def told_of_cut(partition: Partition, partitioner: Any) -> dict[str, Any]:

@@ -38,7 +38,6 @@ from .callbacks import (
     epoch_contexts,
 )
 from .checkpoints import CheckpointWriter
-from .cutting import WEIGHED
 from .early_stopping import Watch
 from .plan import FitPlan, SavedPlan, described, parts_given
 from .problem import Problem
@@ -46,7 +45,7 @@ from .progress import Measure
 from .reports import CommunicationReport, PlanReport
 from .saving import load_model, save_model
 from .session import Connection, default_ranks, expected_transport
-from .state import VALIDATION, State
+from .state import VALIDATION, WEIGHED, State
 from .text import Text
 from .trainer import Trainer
 
@@ -81,7 +80,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
     checkpoint_path : path or None
     checkpoint_every : int
     resume : bool
-        Begin at the newest checkpoint.
+        Begin at the newest checkpoint, which may be of another number of ranks.
     random_state : int, RandomState or None
     verbose : int
 
@@ -439,24 +438,18 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         n_steps = 1 if one_step else self.max_iter
         if kept is not None:
             assert self.checkpoint_path is not None  # checked
-            kept.check_resumes(settings, self.checkpoint_path)
-            start = replace(self._watched(kept, settings), settings=settings)
-            return start, max(n_steps, kept.epoch)
+            start = kept.resumed_in(settings, self.patience, self.checkpoint_path)
+            if kept.settings["n_ranks"] != plan.n_ranks:
+                start = self._in_another_fit(start, settings)
+            return replace(start, settings=settings), max(n_steps, kept.epoch)
         if (one_step or self.warm_start) and hasattr(self, "state_"):
-            start = self._going_on(self._watched(self.state_.at_last(), settings), problem)
+            start = self.state_.at_last().watched_in(settings, self.patience)
+            start = self._going_on(start, problem)
             if not self.state_.is_of(settings):
                 start = replace(self._in_another_fit(start, settings), begun_behind=start.epoch)
         else:
             start = self._first_state(problem, plan)
         return replace(start, settings=settings), start.epoch + n_steps
-
-    def _watched(self, state: State, settings: dict[str, Any]) -> State:
-        """Where a fit goes on: patience goes on in the same fit, and begins anew in another."""
-        if not state.is_measured_in(settings):
-            return state.unwatched(state.epoch)
-        if self.patience is None:
-            return state.unwatched(state.watched_behind)
-        return state if state.best_epoch is not None else state.unwatched(state.epoch)
 
     def _best_kept(self, trainer: Trainer) -> State:
         """What is kept of a fit that did not end well."""

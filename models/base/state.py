@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import copy
 import os
+import warnings
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.archive import plain, read_arrays, write_arrays
 from daskpart._floor.words import counted
-from daskpart.errors import InputError, ReadError
+from daskpart.errors import DaskpartWarning, InputError, ReadError
 
 from .labels import LabelIndex, pack_labels, unpack_labels
 from .reports import bytes_words, value_words
@@ -35,6 +36,8 @@ from .reports import bytes_words, value_words
 _LIES = "lies"
 _PARTS = {"data": "the data", "weights": "the weights of the data"}  # what is no parameter
 VALIDATION = "validation"  # in the settings: what was measured by, which decides no step
+WEIGHED = "cut"  # in the settings: what the partitioner "auto" came to
+_OF_RANKS = ("n_ranks", "partitioner", "owners", WEIGHED)  # how many, and who of them has what
 _BESIDES = ("best", "last")  # fields of another step
 Part = dict[str, Any]  # field name → a rank's rows of it
 
@@ -462,6 +465,34 @@ class State:
         """
         own = settings.get(VALIDATION)
         return self.is_of(settings) and self.settings.get(VALIDATION, own) == own
+
+    def watched_in(self, settings: Mapping[str, Any], patience: int | None) -> Self:
+        """Where a fit goes on: patience goes on in the same fit, and begins anew in another."""
+        if not self.is_measured_in(settings):
+            return self.unwatched(self.epoch)
+        if patience is None:
+            return self.unwatched(self.watched_behind)
+        return self if self.best_epoch is not None else self.unwatched(self.epoch)
+
+    def resumed_in(
+        self, settings: Mapping[str, Any], patience: int | None, source: str | os.PathLike
+    ) -> Self:
+        """Where a fit goes on that was broken off; on other ranks it is told of.
+
+        Raises
+        ------
+        InputError
+            When more differs than ranks and who of them has what; see `check_resumes`.
+        """
+        before, now = self.settings["n_ranks"], settings["n_ranks"]
+        if before != now:
+            own = {name: self.settings[name] for name in _OF_RANKS if name in self.settings}
+            settings = {name: settings[name] for name in settings if name not in _OF_RANKS} | own
+        self.check_resumes(settings, source)
+        if before != now:
+            words = f"{source} is of {before} ranks, this fit has {now}: it goes on, to other bits"
+            warnings.warn(words, DaskpartWarning, stacklevel=5)
+        return self.watched_in(settings, patience)
 
     def check_resumes(
         self, settings: Mapping[str, Any], source: str | os.PathLike = "the checkpoint"

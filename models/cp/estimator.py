@@ -122,7 +122,8 @@ class CPDecomposition(CPModel, DistributedEstimator):
     checkpoint_every : int, default=1
         Iterations between two checkpoints.
     resume : bool, default=False
-        Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit.
+        Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit. One of
+        another number of ranks goes on, too, with a warning: other ranks, other bits.
     random_state : int, RandomState or None, default=0
         Fixes everything: partition, owners, first factors. A RandomState or None draws the seed.
     verbose : int, default=0
@@ -402,7 +403,7 @@ class CPDecomposition(CPModel, DistributedEstimator):
             missing=self.missing,
             steps=int(self.max_iter) * int(self.n_init),
             transport=transport,
-            kept_cut=kept_cut(kept),
+            kept_cut=kept_cut(kept, n_ranks),
         )
         plan = choose(problem.plan(settings), transport)
         if plan.imbalance_told:

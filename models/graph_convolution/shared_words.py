@@ -80,7 +80,8 @@ checkpoint_path : path or None, default=None
 checkpoint_every : int, default=1
     Epochs between two checkpoints.
 resume : bool, default=False
-    Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit.
+    Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit. One of
+    another number of ranks goes on, too, with a warning: other ranks, other bits.
 random_state : int, RandomState or None, default=0
     Fixes everything: partition, first weights, dropout (by vertex, so for any number of ranks).
 verbose : int, default=0

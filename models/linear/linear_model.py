@@ -94,8 +94,8 @@ delay : int or math.inf, default=0
     ahead of the slowest. 0 is synchronous and gives the same bits on every transport.
 top_k : int or None, default=None
     Send the k largest entries of a rank's gradient only, and keep the rest for the next step. A fit
-    that resumes keeps it too, and so does `partial_fit` (of as many ranks); ``warm_start=True`` on
-    other data, or with other parameters, begins with nothing kept.
+    that resumes keeps it too, and so does `partial_fit` (on other ranks in sum); with
+    ``warm_start=True`` other data or other parameters begin with nothing kept.
 top_k_bucket : int or None, default=None
     Choose the k largest of each so many coordinates.
 top_k_approximate : bool, default=False
@@ -120,7 +120,8 @@ checkpoint_path : path or None, default=None
 checkpoint_every : int, default=1
     Epochs between two checkpoints.
 resume : bool, default=False
-    Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit.
+    Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit. One of
+    another number of ranks goes on, too, with a warning: other ranks, other bits.
 random_state : int, RandomState or None, default=0
     Fixes the shuffles, and what approximate TopK draws.
 verbose : int, default=0
@@ -401,10 +402,8 @@ class LinearModel(SampleModel):
             weights = state.averaged.copy()
             slots = {} if self.solver == "lbfgs" else slots_from(state.steps)
             state = replace(state, weights=weights, mean=np.zeros(0), slots=slots)
-        size, n_ranks = len(state.weights), settings["n_ranks"]
-        if state.residual.shape != self._no_residual(n_ranks, size).shape:
-            state = replace(state, residual=self._no_residual(n_ranks, size))
-        return state
+        blank = self._no_residual(settings["n_ranks"], len(state.weights))
+        return replace(state, residual=self._residual_on(state.residual, blank))
 
     def _connection(self, plan: Any, client: Any) -> Any:
         if self._on_server:

@@ -126,7 +126,8 @@ class MatrixFactorization(Recommender, DistributedEstimator):
     checkpoint_every : int, default=1
         Epochs between two checkpoints.
     resume : bool, default=False
-        Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit.
+        Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit. One of
+        another number of ranks goes on, too, with a warning: other ranks, other bits.
     random_state : int, RandomState or None, default=0
         Fixes everything: partition, owners, order of ratings, first factors. A RandomState or None
         draws the seed.

@@ -63,8 +63,8 @@ aggregation : str, default="auto"
     gives the bits of "dense".
 top_k : int or None, default=None
     Send the k largest entries of each bucket of a layer's gradient only, and keep the rest for the
-    next step. A fit that resumes keeps it too, and so does `partial_fit` (of as many ranks);
-    ``warm_start=True`` on other data, or with other parameters, begins with nothing kept.
+    next step. A fit that resumes keeps it too, and so does `partial_fit` (on other ranks in sum);
+    with ``warm_start=True`` other data or other parameters begin with nothing kept.
 top_k_bucket : int or None, default=512
     Length of a bucket; None: a layer is one bucket.
 top_k_approximate : bool, default=False
@@ -84,7 +84,8 @@ checkpoint_path : path or None, default=None
 checkpoint_every : int, default=1
     Epochs between two checkpoints.
 resume : bool, default=False
-    Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit.
+    Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit. One of
+    another number of ranks goes on, too, with a warning: other ranks, other bits.
 random_state : int, RandomState or None, default=0
     Fixes first weights, shuffles, and what approximate TopK draws.
 verbose : int, default=0
@@ -263,10 +264,8 @@ class Perceptron(SampleModel):
         state = replace(super()._in_another_fit(state, settings), least=np.zeros(0))
         if state.settings.get("optimizer") != settings["optimizer"]:
             state = replace(state, slots=slots_from(state.steps))
-        residual = self._no_residual(settings["n_ranks"], state.weights)
-        return (
-            state if state.residual.shape == residual.shape else replace(state, residual=residual)
-        )
+        blank = self._no_residual(settings["n_ranks"], state.weights)
+        return replace(state, residual=self._residual_on(state.residual, blank))
 
     def _keep_more(self, problem: Any, plan: Any) -> None:
         super()._keep_more(problem, plan)

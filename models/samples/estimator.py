@@ -290,6 +290,16 @@ class SampleModel(DistributedEstimator):
         # else the first change of the loss would be between two fits, and might be told as enough
         return replace(state, loss=float("nan"))
 
+    @staticmethod
+    def _residual_on(residual: NDArray[Any], blank: NDArray[Any]) -> NDArray[Any]:
+        """What ranks have not sent, on as many as `blank` has rows: their sum stays what it was."""
+        if residual.shape == blank.shape:
+            return residual
+        if residual.shape[1:] == blank.shape[1:]:
+            for rank, own in enumerate(residual):
+                blank[rank % len(blank)] += own
+        return blank
+
     def _members(
         self, problem: Any, n_ranks: int, batch_size: int, random_state: int, shuffle: bool
     ) -> list[NDArray[np.int64]]:

@@ -102,6 +102,43 @@ def test_resume_gives_the_bits_of_an_unbroken_fit(case, tmp_path):
         assert resumed.n_iter_ == 6
 
 
+@pytest.mark.parametrize("n_ranks", [2, 5])
+def test_a_fit_goes_on_on_other_ranks(case, tmp_path, n_ranks):
+    path = tmp_path / "run.npz"
+    begun = case.make(max_iter=3, checkpoint_path=path).fit(*case.data())
+    other = {"n_ranks": n_ranks, "checkpoint_path": path, "resume": True}
+    with pytest.warns(DaskpartWarning, match=rf"is of 3 ranks, this fit has {n_ranks}: it goes on"):
+        resumed = case.make(max_iter=5, **other).fit(*case.data())
+    assert resumed.n_iter_ == 5
+    measured = [name for name in begun.history_ if not name.startswith("seconds")]
+    assert resumed.history_[measured][:3].equals(begun.history_[measured])
+    assert resumed.state_.settings["n_ranks"] == resumed.plan_report_.n_ranks == n_ranks
+    further = case.make(max_iter=6, **other).fit(*case.data())  # no other ranks any more
+    assert further.n_iter_ == 6 and np.isfinite(case.answers(further)).all()
+
+
+EXACT = [name for name in MODELS if name.startswith(("Implicit", "CP", "GCN", "Ridge"))]
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_other_ranks_find_what_the_ranks_before_would_have(name, tmp_path):
+    case, path = MODELS[name], tmp_path / "run.npz"
+    whole = case.make(max_iter=5).fit(*case.data())
+    case.make(max_iter=2, checkpoint_path=path).fit(*case.data())
+    with pytest.warns(DaskpartWarning, match="it goes on"):
+        resumed = case.make(max_iter=5, n_ranks=2, checkpoint_path=path, resume=True)
+        resumed.fit(*case.data())
+    np.testing.assert_allclose(case.answers(resumed), case.answers(whole), rtol=1e-3, atol=1e-4)
+
+
+def test_other_ranks_are_no_reason_to_go_on_with_another_fit(tmp_path):
+    case, path = MODELS["LogisticRegression"], tmp_path / "run.npz"
+    case.make(max_iter=1, checkpoint_path=path).fit(*case.data())
+    other = case.make(n_ranks=2, C=0.5, checkpoint_path=path, resume=True)
+    with pytest.raises(InputError, match=r"another fit \(C: 1\.0 there, 0\.5 now\)"):
+        other.fit(*case.data())
+
+
 class At(EpochCallback):
     """Does something at the end of a step."""
 

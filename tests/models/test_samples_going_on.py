@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from daskpart import LinearRegression, LinearSVC, LogisticRegression, MLPClassifier
-from daskpart.errors import InputError
+from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.early_stopping import Watch
 from daskpart.models.base.trainer import Trainer
 from daskpart.models.linear.sgd import MEAN_BEGAN
@@ -47,18 +47,26 @@ def test_an_intercept_that_is_not_wanted_any_more_is_gone(options):
 # -- what TopK has not sent ---
 
 
-@pytest.mark.parametrize("how", ["warm_start", "partial_fit", "other parameters", "resume"])
-@pytest.mark.parametrize("make", [
+MADE = pytest.mark.parametrize("make", [
     lambda **more: LogisticRegression(solver="sgd", top_k=1, **more),
     lambda **more: LogisticRegression(solver="sgd", top_k=1, aggregation="server", **more),
     lambda **more: MLPClassifier((3,), optimizer="sgd", top_k=1, top_k_bucket=None, **more),
 ])  # fmt: skip
-def test_what_was_not_sent_of_other_data_is_not_sent(make, how, monkeypatch, tmp_path):
-    begun = []
-    keep = Trainer._start_at
+
+
+@pytest.fixture
+def begun(monkeypatch):
+    """The states that fits begin from."""
+    states, keep = [], Trainer._start_at
     monkeypatch.setattr(
-        Trainer, "_start_at", lambda self, state: (begun.append(state), keep(self, state))[1]
+        Trainer, "_start_at", lambda self, state: (states.append(state), keep(self, state))[1]
     )
+    return states
+
+
+@pytest.mark.parametrize("how", ["warm_start", "partial_fit", "other parameters", "resume"])
+@MADE
+def test_what_was_not_sent_of_other_data_is_not_sent(make, how, begun, tmp_path):
     options = {**LOCAL, "batch_size": 8, "max_iter": 2, "tol": 0, "warm_start": True}
     model = make(**options, checkpoint_path=tmp_path / "run.npz").fit(X, Y)
     kept = model.state_.residual
@@ -76,6 +84,19 @@ def test_what_was_not_sent_of_other_data_is_not_sent(make, how, monkeypatch, tmp
     )  # fmt: skip
     if found.any():
         np.testing.assert_array_equal(found, kept)
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3])
+@MADE
+def test_other_ranks_have_in_sum_what_was_not_sent(make, n_ranks, begun, tmp_path):
+    options = {"transport": "local", "batch_size": 8, "tol": 0}
+    checkpoints = {"checkpoint_path": tmp_path / "run.npz"}
+    kept = make(n_ranks=2, max_iter=2, **options, **checkpoints).fit(X, Y).state_.residual
+    with pytest.warns(DaskpartWarning, match="it goes on"):
+        make(n_ranks=n_ranks, max_iter=3, resume=True, **options, **checkpoints).fit(X, Y)
+    found = begun[-1].residual
+    assert len(found) == n_ranks and kept.any()
+    np.testing.assert_allclose(found.sum(axis=0), kept.sum(axis=0))
 
 
 # -- classes ---
