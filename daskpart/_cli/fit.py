@@ -583,7 +583,7 @@ def _draw_run(fit: Fit, album: Album) -> None:
         album.draw(
             "traffic",
             (5.6, 4.4),
-            partial(plots.traffic, fit.model.comm_report_.traffic, unit=f"rows per {fit.step}"),
+            partial(plots.traffic, fit.model.comm_report_),
             alt="Rows sent from each rank to each other rank",
             caption=f"Rows per {fit.step} from the rank of the line to the rank of the column.",
         )

@@ -150,7 +150,7 @@ def traffic(rows: Any, *, unit: str | None = None, ax: Axes | None = None) -> Ax
     rows : [K, K], or a run, or a plan
         Entry (s, d): what rank s sends to rank d. A communicator or its counters stand for the
         bytes that were sent so far (`Counters.traffic` picks rounds by their label, or rows), a
-        plan for the rows that it sends, a communication report for rows an epoch.
+        plan for the rows that it sends, a communication report for rows an epoch or iteration.
     unit : str, optional
         What an entry counts, for the colour bar. Default: as above, or rows an epoch.
     ax : matplotlib Axes, optional
@@ -207,5 +207,8 @@ def _table_of(given: Any) -> tuple[Any, str]:
     if hasattr(given, "bytes_sent"):
         return given.traffic(quantity="bytes"), "bytes"
     if hasattr(given, "traffic"):
-        return (given.traffic(), "rows") if callable(given.traffic) else (given.traffic, _AN_EPOCH)
+        if callable(given.traffic):
+            return given.traffic(), "rows"
+        step = getattr(given, "unit", "epoch")
+        return given.traffic, f"rows an {step}"  # or iteration
     return given, _AN_EPOCH

@@ -177,7 +177,7 @@ def _over(
         raise InputError(f"the history holds no {step}: nothing to draw; fit first")
     there = [name for name in columns if isinstance(name, str) and name in history]
     if not there:
-        raise InputError(f"the history has no {columns[-1]!r}: nothing to draw")
+        raise _lacks(history, columns[-1])
     column = there[0]
     where = _positions(history, against, step)
     ax = axes_or_new(ax, (6.0, 3.8))
@@ -204,11 +204,18 @@ def _over(
     return ax
 
 
+def _lacks(history: pd.DataFrame, column: str) -> InputError:
+    return InputError(
+        f"the history has no {column!r}, but {', '.join(map(repr, history.columns))}: "
+        "plots.learning_curve(history, column) draws any of them"
+    )
+
+
 def _positions(history: pd.DataFrame, against: str, step: str) -> NDArray[np.float64]:
     """Where each step stands on the horizontal axis."""
     if against == step:
         if step not in history:
-            raise InputError(f"the history has no {step!r}: nothing to draw it against")
+            raise _lacks(history, step)
         return history[step].to_numpy(dtype=np.float64)
     if "seconds" in history:
         return history["seconds"].cumsum().to_numpy(dtype=np.float64)

@@ -245,7 +245,12 @@ def test_traffic_of_a_run_and_of_a_plan(ax):
     assert ax.images[0].colorbar.ax.get_ylabel() == "bytes"
     plan = SimpleNamespace(traffic=lambda: np.array([[0, 7], [0, 0]]))
     report = SimpleNamespace(traffic=np.array([[0, 8], [0, 0]]))
-    for shown, count, unit in ((plan, "7", "rows"), (report, "8", "rows an epoch")):
+    other_steps = SimpleNamespace(traffic=report.traffic, unit="iteration")
+    for shown, count, unit in (
+        (plan, "7", "rows"),
+        (report, "8", "rows an epoch"),
+        (other_steps, "8", "rows an iteration"),
+    ):
         other = figure_module.Figure().subplots()
         plots.traffic(shown, ax=other)
         assert [text.get_text() for text in other.texts] == [count]

@@ -347,7 +347,10 @@ FORM = plots.bordered_form([0, 1], [1, 0], (2, 2), [0, 1], 2)
         (lambda: plots.convergence(HISTORY, ["epoch"]), "against is .'epoch'.: use one of"),
         (lambda: plots.convergence(HISTORY, test_rmse="1"), "test_rmse is '1'"),
         (lambda: plots.loss_history({"loss": [1.0]}), "history is a dict"),
-        (lambda: plots.fit_history(HISTORY), "the history has no 'iteration'"),
+        (
+            lambda: plots.fit_history(HISTORY),
+            r"the history has no 'iteration', but .*: plots.learning_curve\(history, column\)",
+        ),
         (lambda: plots.learning_curve(HISTORY, ["loss"]), r"the history has no \['loss'\]"),
         (lambda: plots.partition_comparison({"random": 1}), "comparison is a dict"),
         (lambda: plots.loadings(np.ones((2, 2)), 0), "factor is a ndarray: give a DataArray"),
