@@ -260,9 +260,10 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         """
         self._refuse_unknown("plan", data)
         self._check_parameters()
-        seed = self._seed(None)
+        kept = self._checkpoints().latest() if self.resume else None  # as fit without a plan does
+        seed = self._seed(kept)
         problem = self._reader()._problem(X, y, data, seed)
-        plan = self._planned(problem, seed, transport, client, None)
+        plan = self._planned(problem, seed, transport, client, kept)
         return self._plan_of_fit(plan, problem)
 
     def load_plan(

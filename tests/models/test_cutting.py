@@ -131,10 +131,13 @@ def test_a_fit_that_goes_on_is_cut_as_it_began(name, tmp_path, monkeypatch):
     clone(model).set_params(max_iter=2, **options).fit(*data, **named)
     monkeypatch.setitem(cutting.SECONDS_A_BYTE, "local", 1.0)
     assert model.plan(*data, **named).weighed != "block"
-    resumed = clone(model).set_params(max_iter=4, resume=True, **options).fit(*data, **named)
-    assert "block (auto: as when the fit began)" in repr(resumed.plan_report_)
-    assert resumed.n_iter_ == 4
-    np.testing.assert_equal(resumed.state_.answers, whole.state_.answers)
+    goes_on = clone(model).set_params(max_iter=4, resume=True, **options)
+    plan = goes_on.plan(*data, **named)  # of the checkpoint after 2 steps, which fit replaces
+    for given in ({"plan": plan}, {}):
+        resumed = clone(goes_on).fit(*data, **named, **given)
+        assert "block (auto: as when the fit began)" in repr(resumed.plan_report_)
+        assert resumed.n_iter_ == 4
+        np.testing.assert_equal(resumed.state_.answers, whole.state_.answers)
 
 
 def test_all_cuts_that_were_weighed_count_as_partitioning(monkeypatch):
