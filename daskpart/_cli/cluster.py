@@ -23,10 +23,11 @@ from typing import Any
 
 import click
 
+from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
 from .mpi import ANY_PORT, WITHOUT_PROFILER, begin, stops_held_back
-from .terminal import STOPS, MpiPlace, OneLineError, say
+from .terminal import STOPS, MpiPlace, OneLineError, say, say_aside
 
 KINDS = ("none", "threads", "processes", "mpi")
 _TRANSPORTS = {"none": "local", "threads": "dask", "processes": "dask"}
@@ -123,6 +124,16 @@ def begin_to_import(client: Any, module: str, folder: Path | None) -> None:
         client.run_on_scheduler(find_in, str(folder))  # which unpickles what it is asked to do
     client.run(_import, module, True, wait=False)
     client.run_on_scheduler(_import, "daskpart.collectives.transports.lease", wait=False)
+
+
+def tell_shared_threads(client: Any, n_ranks: int) -> None:
+    """Say that ranks take turns where the workers have too few threads for them."""
+    n_threads = sum(client.nthreads().values()) if client is not None else n_ranks
+    if n_ranks > n_threads:
+        say_aside(
+            f"{n_ranks} ranks share {counted(n_threads, 'thread')} of the workers, which takes "
+            f"longer; under mpiexec each has one of its own from -n {n_ranks + 2} on"
+        )
 
 
 def find_in(folder: str) -> None:

@@ -394,7 +394,7 @@ def _plan(job: _Job, estimator: Any, client: Any) -> tuple[Data, Any]:
     """Read and plan, and say each."""
     from daskpart._floor.kernels import compile_seconds
 
-    from .cluster import expected_transport
+    from .cluster import expected_transport, tell_shared_threads
 
     decided = {**job.parameters, **job.reading, "random_state": estimator.random_state}
     data = job.model.load(job.source, decided)
@@ -411,6 +411,7 @@ def _plan(job: _Job, estimator: Any, client: Any) -> tuple[Data, Any]:
         if job.plan is not None:
             plan.save(job.plan)
     say(f"\n{plan.report()}")
+    tell_shared_threads(client, plan.n_ranks)
     if compile_seconds() - compiled >= _WORTH_SAYING:
         say(f"  (with {compile_seconds() - compiled:.1f} s of compiling, once)")
     say()

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import warnings
+from types import SimpleNamespace
 
 import click
 import numpy as np
@@ -197,6 +198,15 @@ def test_only_the_client_speaks_under_mpiexec(variables, place, speaks, monkeypa
     found = terminal.MpiPlace.from_environment()
     assert (found.rank, found.size) == place
     assert found.speaks is speaks
+
+
+@pytest.mark.parametrize(("n_ranks", "told"), [(4, True), (2, False)])
+def test_ranks_that_share_threads_are_told(n_ranks, told, capsys):
+    from daskpart._cli.cluster import tell_shared_threads
+
+    tell_shared_threads(SimpleNamespace(nthreads=lambda: {"a": 1, "b": 1}), n_ranks)
+    err = capsys.readouterr().err
+    assert ("4 ranks share 2 threads of the workers" in err and "from -n 6 on" in err) == told
 
 
 def test_mpi_needs_three_processes_and_mpiexec_needs_mpi():
