@@ -39,10 +39,11 @@ from .callbacks import (
 )
 from .checkpoints import CheckpointWriter
 from .early_stopping import Watch
+from .memory import warn_of_memory
 from .plan import FitPlan, SavedPlan, described, parts_given
 from .problem import Problem
 from .progress import Measure
-from .reports import CommunicationReport, PlanReport
+from .reports import CommunicationReport
 from .saving import load_model, save_model
 from .session import Connection, default_ranks, expected_transport
 from .state import VALIDATION, WEIGHED, State
@@ -392,6 +393,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         else:
             self._check_plan(plan, problem)
         plan = self._plan_of_fit(plan, problem)
+        warn_of_memory(plan.memory(), self.transport, client)
         start, last = self._beginning(kept, problem, plan, one_step)
         trainer = Trainer(
             self._connection(plan, client),
@@ -473,8 +475,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         if not state.epoch:
             return
         self.state_, self.n_iter_ = state.at_best(), state.epoch
-        report = plan.report()
-        self.plan_report_: PlanReport = report
+        self.plan_report_ = report = plan.report()
         self.comm_report_: CommunicationReport = trainer.traffic.report(
             unit=state._unit,
             how=report.how,

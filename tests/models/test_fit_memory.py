@@ -1,0 +1,35 @@
+"""A fit that foresees more memory than there is says so before it takes any."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+from distributed.system import MEMORY_LIMIT
+
+import daskpart.models.base.memory as foreseen
+from daskpart import LogisticRegression
+from daskpart._floor.rank_tasks import known_workers
+from daskpart.errors import DaskpartWarning
+
+N_FEATURES = 1 << 27
+
+
+def test_lbfgs_of_many_features_warns_before_it_begins(monkeypatch):
+    """Here the warning is an error, so the 33 GB that it tells of are never asked for."""
+    monkeypatch.setattr(foreseen, "memory_there", lambda transport, client: 2e9)
+    X = scipy.sparse.csr_array(([1.0, 1.0], [0, N_FEATURES - 1], [0, 1, 2]), (2, N_FEATURES))
+    model = LogisticRegression(n_ranks=2, transport="local")
+    with pytest.raises(DaskpartWarning, match=r"about 34\.4 GB .* weights, and may take 2\.0 GB"):
+        model.fit(X, [0, 1])
+
+
+def test_a_fit_that_any_machine_has_room_for_takes_no_look(monkeypatch):
+    monkeypatch.setattr(foreseen, "memory_there", lambda transport, client: 0.0)
+    foreseen.warn_of_memory({"weights": np.full(4, 1 << 20)}, "local", None)
+
+
+def test_ranks_may_take_what_their_workers_may(quiet_client):
+    limits = [worker["memory_limit"] for worker in known_workers(quiet_client).values()]
+    assert foreseen.memory_there("dask", quiet_client) == sum(limits) > 0
+    assert foreseen.memory_there("local", quiet_client) == MEMORY_LIMIT
