@@ -12,6 +12,7 @@ Without a file it takes the data that every machine has. Needs: pip install 'das
 from __future__ import annotations
 
 import argparse
+import logging
 from pathlib import Path
 
 import dask_mpi
@@ -20,6 +21,7 @@ from mpi4py import MPI
 
 import daskpart
 
+logging.getLogger("distributed").setLevel(logging.ERROR)  # else it tells of each worker that comes
 N_WORKERS = MPI.COMM_WORLD.size - 2
 
 

@@ -14,8 +14,6 @@ folder="${SLURM_SUBMIT_DIR:-$(dirname "${BASH_SOURCE[0]}")}"
 
 # work that is pinned to a worker that died fails after a minute, and not never
 export DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT=60s
-# without this, Dask tells of every worker that comes and goes
-export DASK_LOGGING__DISTRIBUTED=error
 # nobody looks at a dashboard, for which Dask looks into each worker a hundred times a second
 export DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False
 # one thread a rank, in the libraries below too

@@ -48,6 +48,12 @@ def _run_under_mpi(main: Callable[[Communicator], None], n_ranks: int) -> None:
     dask.config.set({"logging.distributed": "error"})  # else it tells of every worker that goes
     import dask_mpi
     from distributed import Client
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    if world.size < n_ranks + 2:  # scheduler and client besides
+        words = f"{n_ranks} ranks need mpiexec -n {n_ranks + 2}: it started {world.size}"
+        raise SystemExit(words if world.rank == 0 else 2)
 
     # exit=False and the signal at the end: so the job ends with the exit code of main()
     if dask_mpi.initialize(nthreads=1, dashboard=False, dashboard_address=":0", exit=False):

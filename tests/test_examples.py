@@ -180,6 +180,14 @@ def test_texts_on_worker_processes(
 
 
 @pytest.mark.mpi
+def test_too_few_processes_are_told_at_once() -> None:
+    command = [sys.executable, str(EXAMPLES / "kmeans.py"), "--transport", "mpi", "--ranks", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == "3 ranks need mpiexec -n 5: it started 1\n"
+
+
+@pytest.mark.mpi
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["pagerank", "kmeans"])
 def test_texts_under_mpiexec(name: str, texts: dict, capsys: pytest.CaptureFixture) -> None:
