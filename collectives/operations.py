@@ -79,13 +79,10 @@ def reduce(
 
     Parameters
     ----------
-    communicator : Communicator
+    communicator, values, pack
+        As for `expand`.
     prepared : PreparedPlan
         A reduce plan after `Communicator.prepare`.
-    values : PerRank
-        State of each rank; spent, as in `Communicator.update`.
-    pack : callable
-        As for `expand`.
     combine : callable, optional
         ``combine(state, inbox, **static)`` gives the new state, with the owner's own row at its own
         rank's position (see `contributions`). Default: rows of an array, by `reduction`.
