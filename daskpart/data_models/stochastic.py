@@ -33,6 +33,7 @@ from .model import DataModel
 from .samplers import Adjacency, Layer, Sampler, VertexSampler
 
 _MOST_FOR_COVERAGE = 10_000
+_MOST_NETS = np.iinfo(np.int32).max
 
 
 def nets_needed(n_parts: int, theta: float, delta: float) -> int:
@@ -49,14 +50,21 @@ def nets_needed(n_parts: int, theta: float, delta: float) -> int:
     Raises
     ------
     InputError
-        A value out of these ranges.
+        A value out of these ranges, or one for which more nets are needed than can be numbered.
     """
     n_parts = whole_number(n_parts, "n_parts", least=1)
     if not (isinstance(theta, int | float) and 0 < theta < math.inf):
         raise InputError(f"theta is {theta!r}: give an error of the mean connectivity above 0")
     if not (isinstance(delta, int | float) and 0 < delta < 1):
         raise InputError(f"delta is {delta!r}: give a probability between 0 and 1")
-    return max(1, math.ceil((n_parts - 1) ** 2 / (2 * theta**2) * math.log(2 / delta)))
+    squared = 2 * theta**2 or math.ulp(0.0)  # what is too small for a float is no zero
+    needed = (n_parts - 1) ** 2 / squared * math.log(2 / delta)
+    if not needed <= _MOST_NETS:
+        raise InputError(
+            f"theta is {theta!r}, delta is {delta!r}: with {n_parts} parts that takes "
+            f"{needed:.3g} nets, too many for 32-bit numbers: use a larger theta"
+        )
+    return max(1, math.ceil(needed))
 
 
 def stochastic(
@@ -151,7 +159,7 @@ def _size(layers: list[Layer], n_nets: int) -> int:
     size = sum(len(layer.vertices) for layer in layers)
     if not size:
         raise InputError("the sampler drew a mini-batch without a vertex: each needs one at least")
-    if n_nets + size > np.iinfo(np.int32).max:
+    if n_nets + size > _MOST_NETS:
         raise InputError(
             f"mini-batches of {size} nets are too many for 32-bit numbers: "
             "use a larger theta, or fewer mini-batches (n_batches)"

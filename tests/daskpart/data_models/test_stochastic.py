@@ -222,6 +222,9 @@ class _Nothing:
     [
         ({"theta": 0}, "theta is 0: give an error"),
         ({"theta": float("nan")}, "theta is nan"),
+        ({"theta": 1e-5}, "with 3 parts that takes 2.77e.10 nets, too many"),
+        ({"theta": 1e-170}, "too many for 32-bit numbers: use a larger theta"),
+        ({"delta": 1e-320}, "too many for 32-bit numbers: use a larger theta"),
         ({"delta": 1}, "delta is 1: give a probability"),
         ({"coverage": -1}, "coverage is -1"),
         ({"n_batches": 0}, "n_batches is 0"),
