@@ -121,6 +121,11 @@ class CostModel:
     long_dense_element: float | None = None
     long_copied_byte: float | None = None
 
+    def __post_init__(self) -> None:
+        for name, seconds in vars(self).items():
+            if seconds is not None:
+                finite_number(seconds, name)
+
     def __repr__(self) -> str:
         return "\n  ".join(["CostModel, seconds of one rank", *text_lines(self._table())])
 

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from daskpart._floor import words
-from daskpart._floor.checks import one_of
+from daskpart._floor.checks import finite_number, one_of
 from daskpart._floor.tables import html_lines, text_lines
 
 COUNTS = ("messages", "rows", "bytes")
@@ -107,6 +107,8 @@ class PlanStatistics:
 
     def seconds(self, alpha: float, beta: float, row_bytes: float) -> float:
         """Time under the α–β model, see the head of this module: α a message, β a byte."""
+        for name, given in (("alpha", alpha), ("beta", beta), ("row_bytes", row_bytes)):
+            finite_number(given, name)
         busy = busy_seconds(vars(self), "rows", alpha, beta * row_bytes)
         return float(busy.max(axis=1).sum())
 

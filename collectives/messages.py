@@ -23,7 +23,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.checks import ranks_disagree, require_same_arrays, without_mask
+from daskpart._floor.checks import (
+    ranks_disagree,
+    require_same_arrays,
+    several,
+    whole_number,
+    without_mask,
+)
 from daskpart.errors import InputError
 
 from .large_arrays import copied
@@ -306,6 +312,7 @@ class Exchange:
     destination: NDArray[np.int32]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "n_ranks", whole_number(self.n_ranks, "n_ranks", 1))
         for name in ("source", "destination"):
             object.__setattr__(self, name, as_int32(name, getattr(self, name)))
         check_pairs("An exchange", self.n_ranks, self.source, self.destination)
@@ -325,10 +332,10 @@ class Exchange:
         InputError
             For what is no pair, or no rank.
         """
-        held = sorted(pairs)
-        if wrong := [pair for pair in held if len(pair) != 2]:
+        held = several(pairs, "pairs", "a source and a destination for each message")
+        if wrong := [pair for pair in held if np.shape(pair) != (2,)]:
             raise InputError(f"Pairs are (source, destination); got {wrong[0]!r}.")
-        ordered = np.array(held).reshape(-1, 2)
+        ordered = np.array(sorted(held)).reshape(-1, 2)
         return cls(n_ranks, ordered[:, 0], ordered[:, 1])
 
     @cached_property

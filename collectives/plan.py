@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskpart._floor.archive import opened_npz
 from daskpart._floor.atomic import replacing
-from daskpart._floor.checks import require_like, without_mask
+from daskpart._floor.checks import require_like, whole_number, whole_numbers, without_mask
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
@@ -90,9 +90,10 @@ class Round:
     items: NDArray[np.int32] = field(repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "n_ranks", whole_number(self.n_ranks, "n_ranks", 1))
         for name in ("source", "destination", "items"):
             object.__setattr__(self, name, as_int32(name, getattr(self, name)))
-        object.__setattr__(self, "pointer", np.asarray(self.pointer, dtype=np.int64))
+        object.__setattr__(self, "pointer", whole_numbers(self.pointer, "pointer entry"))
         _check_round(self)
 
     @classmethod
@@ -112,10 +113,13 @@ class Round:
         InputError
             For a rank or item outside, a transfer that is named twice, or one to the same rank.
         """
+        n_ranks = whole_number(n_ranks, "n_ranks", 1)
         source = as_int32("source", source).astype(np.int64)
         destination = as_int32("destination", destination).astype(np.int64)
         item = as_int32("items", items).astype(np.int64)
         _check_ranks("A round", n_ranks, source, destination)  # else a key would be that of others
+        if len(item) != len(source):
+            raise InputError(f"{len(source)} transfers need as many items, got {len(item)}.")
         _check_items(item)
         span = int(item.max(initial=0)) + 1
         if n_ranks**2 * span < 2**63:  # one sort of single numbers is far quicker than a lexsort
@@ -219,6 +223,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rounds", tuple(self.rounds))
+        object.__setattr__(self, "n_items", whole_number(self.n_items, "n_items", 0))
         if self.kind not in _OPPOSITE:
             allowed = ", ".join(map(repr, _OPPOSITE))
             raise InputError(f"A plan of kind {self.kind!r}; allowed are {allowed}.")
@@ -324,8 +329,6 @@ def require_same_ranks(plans: Sequence[Plan], n_ranks: int) -> None:
 
 def _check_round(entry: Round) -> None:
     n_messages = len(entry.source)
-    if entry.n_ranks < 1:
-        raise InputError(f"A round needs at least 1 rank, got n_ranks={entry.n_ranks}.")
     if len(entry.destination) != n_messages or len(entry.pointer) != n_messages + 1:
         raise InputError(
             f"A round of {n_messages} sources needs as many destinations and a pointer one longer; "
@@ -375,6 +378,8 @@ def _check_items(items: NDArray[Any]) -> None:
 def as_int32(name: str, values: ArrayLike) -> NDArray[np.int32]:
     """Whole numbers that int32 has, as such: others would become something else."""
     given = without_mask(values, name)
+    if given.ndim != 1:
+        raise InputError(f"{name} of messages: give one number each, got shape {given.shape}")
     if given.dtype == np.int32:
         return given
     found = given.astype(np.int32) if given.dtype.kind in "iu" or not given.size else None

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from daskpart._floor import words
-from daskpart._floor.checks import checked_seed, finite_number, one_of, whole_number
+from daskpart._floor.checks import checked_seed, finite_number, one_of, several, whole_number
 from daskpart._floor.tables import html_lines, readable, text_lines
 from daskpart.errors import InputError
 
@@ -230,7 +230,7 @@ def simulate(
     InputError
         For no plans, plans for different numbers of ranks, or negative costs.
     """
-    held = [plans] if isinstance(plans, Plan) else list(plans)
+    held = [plans] if isinstance(plans, Plan) else several(plans, "plans", "a Plan or several")
     if not held or not all(isinstance(plan, Plan) for plan in held):
         raise InputError("simulate takes a Plan or several; got none, or something else.")
     sizes = sorted({plan.n_ranks for plan in held})
@@ -343,11 +343,12 @@ def simulate_sparse_allreduce(
     InputError
         For vectors that `stream_of` refuses, or options that `sparse_allreduce` would.
     """
-    n_ranks = whole_number(len(vectors), "n_ranks", 1)
+    vectors = several(vectors, "vectors", "the indices of each rank")
+    n_ranks, size = whole_number(len(vectors), "n_ranks", 1), whole_number(size, "size", 0, 2**62)
     item = np.dtype(dtype).itemsize
     pair = item + index_type(size).itemsize
-    density = item / pair if switch_density is None else float(switch_density)  # equal bytes
-    checked_switch(density)
+    # dense where the bytes are equal, if nothing is said
+    switch = checked_switch(item / pair if switch_density is None else switch_density)
     bounds = [*cuts]
     spans = bounds == sorted(bounds) and (*bounds[:1], *bounds[-1:]) == (0, size)
     if bounds and not (spans and len(bounds) == core_of(n_ranks) + 1):
@@ -362,11 +363,11 @@ def simulate_sparse_allreduce(
     records = (
         RoundRecord(algorithm, index, source, destination, rows, rows * row_bytes)
         for index, (source, destination, rows, row_bytes) in enumerate(
-            _sparse_rounds(steps, streams, density, float(item), float(pair))
+            _sparse_rounds(steps, streams, switch, float(item), float(pair))
         )
     )
     name, entries = f"sparse allreduce ({algorithm})", sum(map(len, vectors))
-    return _counted(name, records, n_ranks, alpha, beta, size=int(size), entries=entries)
+    return _counted(name, records, n_ranks, alpha, beta, size=size, entries=entries)
 
 
 def random_vectors(
@@ -492,7 +493,11 @@ def _dense_rounds(
 
 
 def _sparse_rounds(
-    steps: Sequence[Step], streams: list[Stream], density: float, item: float, pair: float
+    steps: Sequence[Step],
+    streams: list[Stream],
+    switch: CostModel | float,
+    item: float,
+    pair: float,
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[np.int64], Any]]:
     """Sources, destinations, entries of each message, and bytes an entry; round by round."""
     n_ranks, size, held = len(streams), streams[0].size, streams
@@ -518,19 +523,23 @@ def _sparse_rounds(
         yield source, destination, rows, row_bytes
         shared: dict[tuple[int, ...], Stream] = {}  # ranks that combine the same have one result
         held = [
-            _combined(step, own, inbox, density, shared)
+            _combined(step, own, inbox, switch, shared)
             for own, inbox in zip(held, inboxes, strict=True)
         ]
 
 
 def _combined(
-    step: Step, own: Stream, inbox: ValueInbox, density: float, shared: dict[tuple, Stream]
+    step: Step,
+    own: Stream,
+    inbox: ValueInbox,
+    switch: CostModel | float,
+    shared: dict[tuple, Stream],
 ) -> Stream:
     arrays = {inbox.rank: own.values}
     arrays |= {s: payload[0] for s, payload in zip(inbox.sources, inbox.payloads, strict=True)}
     key = tuple(id(arrays[rank]) for rank in sorted(arrays))
     if key not in shared:
-        found = combine_step(inbox, own, step=step, reduction=ANY, switch=density)
+        found = combine_step(inbox, own, step=step, reduction=ANY, switch=switch)
         assert isinstance(found, Stream)  # a ring begins when all are dense
         shared[key] = found
     return shared[key]

@@ -179,6 +179,13 @@ def test_bad_problems(given, message):
         TYPICAL.predict(*given)
 
 
+@pytest.mark.parametrize("seconds", [-1e-6, math.nan, "fast"])
+def test_constants_are_seconds(seconds):
+    for name in ("message", "long_byte"):
+        with pytest.raises(InputError, match=f"{name} is {seconds!r}: give a finite number"):
+            CostModel(**{name: seconds})
+
+
 @pytest.mark.parametrize("n_ranks", [1, 2])
 def test_measuring_finds_what_a_unit_of_each_work_takes(monkeypatch, n_ranks):
     """By a clock that moves in the kernels alone; ranks in turn wait for each other."""

@@ -132,6 +132,9 @@ def test_a_message_to_several_ranks(make_communicator, length):
         ([(0, 1), (0, 1)], "come once"),
         ([(0, 1.5)], "of messages: give whole numbers"),
         ([(0, 1, 1), (2, 2, 0)], r"Pairs are \(source, destination\); got \(0, 1, 1\)"),
+        (["01"], r"Pairs are \(source, destination\); got '01'"),
+        ([0, 1], r"Pairs are \(source, destination\); got 0"),
+        (None, "pairs is None: give a source and a destination for each message"),
     ],
 )
 def test_bad_exchanges(pairs, message):

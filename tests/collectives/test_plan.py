@@ -179,6 +179,8 @@ def test_rounds_too_wide_for_one_sort_key():
         (([0], [1], [0, 1], [3.5]), "whole numbers"),
         (([0], [1], [0, 2], [3]), "rise from 0"),
         (([0], [1], [0], [3]), "pointer one longer"),
+        (([0], [1], [0, 1.5], [3]), "pointer entry 1 is 1.5"),
+        (([[0]], [[1]], [0, 1], [3]), r"give one number each, got shape \(1, 1\)"),
         (([0], [1], [0, 1], [-1]), "items start at 0"),
     ],
 )
@@ -197,6 +199,8 @@ def test_arrays_that_are_no_round(arrays, message):
         (([1], [1], [5]), "to itself"),
         (([1], [2], [2**31]), "below 2"),
         (([1], [2], [0.5]), "whole numbers"),
+        (([0, 1], [1, 0], [2]), "2 transfers need as many items, got 1"),  # NumPy would repeat it
+        (([0], [1], [2, 3]), "1 transfers need as many items, got 2"),
     ],
 )
 def test_transfers_that_are_no_round(transfers, message):
@@ -223,3 +227,13 @@ def test_bad_plans():
         Plan("expand", 4, [entry])
     with pytest.raises(InputError, match="rank 3 is not one of"):
         entry.of_rank(3)
+    with pytest.raises(InputError, match=r"n_items is 4\.5: give a whole number"):
+        Plan("expand", 4.5, [entry])
+    for wrong in (0, 2.5, "3"):
+        with pytest.raises(InputError, match=f"n_ranks is {wrong!r}: "):
+            make_round(wrong, [(0, 1, 4)])
+    for name in ("alpha", "beta", "row_bytes"):
+        with pytest.raises(InputError, match=f"{name} is -1: give a finite number"):
+            Plan("expand", 9, [entry]).predicted_seconds(
+                **{"alpha": 1, "beta": 1, "row_bytes": 1, name: -1}
+            )

@@ -158,6 +158,8 @@ def test_bad_input():
         simulate([], row_bytes=1)
     with pytest.raises(InputError, match="takes a Plan or several"):
         simulate([four, "five"], row_bytes=1)
+    with pytest.raises(InputError, match="plans is 4: give a Plan or several"):
+        simulate(4, row_bytes=1)
     for name in ("row_bytes", "alpha", "beta"):
         costs = {"row_bytes": 1, "alpha": 1, "beta": 1, name: -1}
         with pytest.raises(InputError, match=f"{name} is -1: give a finite number of at least 0"):

@@ -135,6 +135,12 @@ def test_4096_ranks():
             lambda: simulate_sparse_allreduce([np.array([1])], 8, "butterfly", switch_density=2.0),
             "switch_density is a share",
         ),
+        (
+            lambda: simulate_sparse_allreduce([np.array([1])], 8, "butterfly", switch_density="x"),
+            "switch_density is a share",
+        ),
+        (lambda: simulate_sparse_allreduce([np.array([1])], "8", "butterfly"), "size is '8'"),
+        (lambda: simulate_sparse_allreduce(None, 8, "butterfly"), "vectors is None"),
         *(
             (
                 lambda cuts=cuts: simulate_sparse_allreduce(
