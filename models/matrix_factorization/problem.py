@@ -22,6 +22,7 @@ from daskpart.containers.matrix import (
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.problem import Problem, is_lazy
 
+from .growing import joined
 from .pairs import check_names, entry_positions
 from .state import MFState, blank_state
 
@@ -240,7 +241,13 @@ def _weights_of(
     columns: Columns,
     repeats: Literal["last", "sum"],
 ) -> LabelledMatrix:
-    """Weights in the pattern of the ratings: a container of that pattern, or one an entry of X."""
+    """Weights in the pattern of the ratings: a container of that pattern, or one an entry of X.
+
+    Raises
+    ------
+    InputError
+        For other entries or names than those of the ratings, and weights that cannot be.
+    """
     import pandas as pd  # here, as ranks import this module
 
     if isinstance(given, np.ndarray | pd.Series | list) and np.ndim(given) == 1:
@@ -254,8 +261,8 @@ def _weights_of(
         with warnings.catch_warnings():  # of ratings that come twice it was said already
             warnings.simplefilter("ignore", DaskpartWarning)
             weights = from_triples(rows, items, np.asarray(given), *more, repeats=repeats)
-    else:
-        weights = as_matrix(given, columns)
+    else:  # by names, as they may come in another order than those of the ratings
+        weights = joined(as_matrix(given, columns), Ratings(matrix).blank(1))
     alike = all(
         np.array_equal(getattr(weights, name), getattr(matrix, name))
         for name in ("rows", "columns")

@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+import sparse
+import xarray as xr
 
 import daskpart
 from daskpart.collectives import LocalCommunicator
@@ -124,6 +126,28 @@ def test_weights_follow_the_order_of_the_container():
     by_table = _model().fit(table, sample_weight=pd.Series(weights))
     again = _model().fit(table.iloc[order], sample_weight=weights[order])
     np.testing.assert_array_equal(by_table.state_.item_factors, again.state_.item_factors)
+
+
+def test_labelled_weights_go_to_the_ratings_of_their_names():
+    """Every cell is rated, so that only names tell which weight is whose."""
+    random = np.random.default_rng(5)
+    users, items = [f"u{i}" for i in range(6)], [f"i{j}" for j in range(5)]
+
+    def labelled(values):
+        coords = {"user": users, "item": items}
+        return xr.DataArray(sparse.COO(values), coords=coords, dims=("user", "item"))
+
+    ratings, weights = (labelled(random.uniform(0.5, 2, (6, 5))) for _ in range(2))
+    expected = _model().fit(ratings, sample_weight=weights)
+    for given in (weights[::-1], weights[:, random.permutation(5)]):
+        found = _model().fit(ratings, sample_weight=given)
+        np.testing.assert_array_equal(found.state_.user_factors, expected.state_.user_factors)
+    positions = _model().fit(ratings, sample_weight=weights.data)
+    np.testing.assert_array_equal(positions.state_.user_factors, expected.state_.user_factors)
+    with pytest.raises(InputError, match="other entries"):
+        _model().fit(ratings, sample_weight=weights.assign_coords(user=[*users[1:], "u9"]))
+    with pytest.raises(InputError, match="the other way round"):
+        _model().fit(ratings[:5], sample_weight=weights[:5].T)
 
 
 def test_a_heavy_rating_is_met_more_closely():
