@@ -246,7 +246,7 @@ def from_coordinates(
     require_like({} if labels is None else labels, "labels", ("keys",), "a dict of labels by name")
     by_mode = several(coordinates, "coordinates", "an array for each mode")
     indices = [as_array(index, "coordinate") for index in by_mode]
-    numbers = as_values(values)
+    numbers = as_values(values, "values")
     if numbers.ndim != 1:
         raise InputError(f"values have the shape {numbers.shape}: give one for each entry")
     _check_indices(indices, len(numbers), extents, names)

@@ -22,6 +22,7 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from daskpart._floor.checks import one_of
+from daskpart.containers.matrix import is_dask_frame
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.errors import InputError
 from daskpart.models.base.fitted import as_fitted
@@ -92,9 +93,9 @@ class CPModel(TransformerMixin):
         Parameters
         ----------
         indices : array of shape (n, n_modes), DataFrame, list of tuples, one tuple, or container
-            Labels where the tensor of the fit had labels, else positions. A DataFrame has the modes
-            as columns, by name or in order. Of a sparse container the values at its nonzeros are
-            given.
+            Labels where the tensor of the fit had labels, else positions. A DataFrame (pandas or
+            Dask) has the modes as columns, by name or in order. Of a sparse container the values at
+            its nonzeros are given.
 
         Returns
         -------
@@ -107,6 +108,8 @@ class CPModel(TransformerMixin):
             For indices that the decomposition does not have: names the first and how many.
         """
         state = self._fitted()
+        if is_dask_frame(indices):
+            indices = indices.compute()
         if _is_one(indices):
             return float(values_at(state, positions_of(state, [indices]))[0])
         if isinstance(indices, np.ndarray | list | tuple | pd.DataFrame):
@@ -137,6 +140,7 @@ class CPModel(TransformerMixin):
             For unknown indices, or another word for `unknown`.
         """
         one_of(unknown, "unknown", ("raise", "mean", "nan"))
+        X = X.compute() if is_dask_frame(X) else X
         listed = isinstance(X, np.ndarray | list | tuple | pd.DataFrame)
         if unknown == "raise" or not listed:
             return self.reconstruct(X)
@@ -286,7 +290,8 @@ class CPModel(TransformerMixin):
                 f"and factor_<mode> for two modes or more{_lacking(missing)}"
             )
         weights = dataset["weights"].to_numpy().astype(np.float64)
-        factors = [np.ascontiguousarray(dataset[f"{_FACTOR}{dim}"].to_numpy()) for dim in dims]
+        given = [dataset[f"{_FACTOR}{dim}"].transpose(dim, ...) for dim in dims]
+        factors = [np.ascontiguousarray(factor.to_numpy()) for factor in given]
         labels = {dim: dataset[dim].to_numpy() for dim in dims if dim in dataset.coords}
         estimator: Any = cls
         absent = str(dataset.attrs.get("missing", "zero"))

@@ -53,7 +53,8 @@ class RankNonzeros:
         if self.taken:
             raise RuntimeError(f"the nonzeros of rank {self.rank} were laid out before")
         coordinates = np.require(self.coordinates, np.int32, ["C_CONTIGUOUS", "WRITEABLE"])
-        values = self.values.astype(dtype, copy=False)
+        with np.errstate(over="ignore"):  # what became infinite is refused with the norm of all
+            values = self.values.astype(dtype, copy=False)
         self.coordinates, self.values = np.empty((0, 0), np.int32), np.empty(0, dtype)
         self.taken = True
         return Nonzeros(coordinates, values, given_away=True)

@@ -11,6 +11,7 @@ from dense_cp import dense_cp
 from hypothesis import given
 from hypothesis import strategies as st
 
+import daskpart
 from daskpart.collectives import LocalCommunicator
 from daskpart.containers.numbering import number_owned
 from daskpart.containers.tensor import as_tensor
@@ -237,6 +238,9 @@ def test_what_overflows_is_told():
     huge = as_tensor(sparse.COO(np.full((3, 3), 1e200)))
     with pytest.raises(InputError, match="too large"), np.errstate(all="ignore"):
         run(huge, settings(2))
+    single = daskpart.CPDecomposition(2, n_ranks=2, dtype="float32")
+    with pytest.raises(InputError, match="too large"):  # and no warning of NumPy
+        single.fit(sparse.COO(np.full((3, 3), 1e50)))
 
 
 @given(st.integers(1, 9), st.integers(0, 2**16))

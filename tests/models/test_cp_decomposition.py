@@ -48,9 +48,13 @@ def exact():
     return sparse.COO.from_numpy(whole(factors, np.ones(3))), factors
 
 
-def assert_same(one, other):
+def assert_same_factors(one, other):
     for a, b in zip(one.state_.factors, other.state_.factors, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def assert_same(one, other):
+    assert_same_factors(one, other)
     np.testing.assert_array_equal(one.state_.weights, other.state_.weights)
     kept = ["iteration", "fit", "volume", "messages"]
     assert one.history_[kept].equals(other.history_[kept])
@@ -336,6 +340,16 @@ def test_indices_may_be_read_off_the_factors(tensor):
     assert result.predict((rows[3], 4, words[6])) == expected[0]
 
 
+def test_a_dask_frame_lists_indices(fitted):
+    import dask.dataframe
+
+    frame = pd.DataFrame({"mode_2": [6, 0], "mode_0": [3, 5], "mode_1": [4, 1]})
+    lazy = dask.dataframe.from_pandas(frame, npartitions=2)
+    expected = fitted.reconstruct([(3, 4, 6), (5, 1, 0)])
+    for found in (fitted.reconstruct(lazy), fitted.predict(lazy, unknown="nan")):
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_reconstruct_one_index(tensor, fitted):
     dense = whole(fitted.state_.factors, fitted.state_.weights)
     assert fitted.reconstruct((3, 4, 6)) == pytest.approx(dense[3, 4, 6])
@@ -386,6 +400,15 @@ def test_dataset_round_trip(tensor, fitted):
     assert again.score(tensor) == fitted.score(tensor)
     with pytest.raises(InputError, match="needs weights"):
         daskpart.CPDecomposition.from_dataset(dataset.drop_vars("weights"))
+
+
+def test_a_dataset_names_what_is_a_row_of_a_factor():
+    """Also where there are as many of them as components, so that no shape tells."""
+    cube = sparse.random((3, 3, 3), nnz=20, random_state=0)
+    fitted = model(n_ranks=1).fit(cube)
+    turned = fitted.to_dataset().transpose("component", ...)
+    again = daskpart.CPDecomposition.from_dataset(turned)
+    assert_same_factors(fitted, again)
 
 
 def test_save_and_load(fitted, tensor, tmp_path):
