@@ -244,10 +244,11 @@ def lay_out(
     ends = allreduce(comm, comm.map(_ends_of, ratings, shards), MAX)
     ratings, items, sums, ends = comm.settle(ratings, items, sums, ends)
     lowest, highest, largest = ends.result()
-    refuse_rounded_off(largest)
     summary = summary_of(sums.result(), np.array([lowest, highest]))
     if triples:
         check_counts(summary.lowest)
+    else:
+        refuse_rounded_off(largest)
     unit = summary.unit(centred) if unit is None else unit
     if unit != 1:
         ratings = comm.map(in_unit, ratings, unit=unit)
