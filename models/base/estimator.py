@@ -441,7 +441,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         n_steps = 1 if one_step else self.max_iter
         if kept is not None:
             assert self.checkpoint_path is not None  # checked
-            start = kept.resumed_in(settings, self.patience, self.checkpoint_path)
+            start = problem.named(kept.resumed_in(settings, self.patience, self.checkpoint_path))
             if kept.settings["n_ranks"] != plan.n_ranks:
                 start = self._in_another_fit(start, settings)
             return replace(start, settings=settings), max(n_steps, kept.epoch)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -94,6 +94,10 @@ class TensorProblem(Problem):
     def identity(self) -> dict[str, Any]:
         """What must be equal for a resumed fit to be the same fit."""
         return {"data": self.fingerprint(), "shape": [*self.shape]}
+
+    def named(self, state: CPState) -> CPState:
+        """A state of this tensor with its names, whatever they were then."""
+        return replace(state, dims=tuple(self.dims), labels=dict(self.labels))
 
     def fingerprint_of_validation(self) -> str:
         """A short text that differs for other held-out entries."""

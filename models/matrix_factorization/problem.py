@@ -144,6 +144,13 @@ class Ratings(Problem):
         weights = {} if self.weights is None else {"weights": _words_of(self.weights)}
         return {"data": self._stored, "shape": [*self.shape], **weights}
 
+    def named(self, state: Blank) -> Blank:
+        """A state of these ratings with their labels and names, whatever they were called then."""
+        (user, item), (users, items) = self.names, self.labels
+        state = replace(state, user_labels=users, item_labels=items, user_name=user, item_name=item)
+        state.users(), state.items()  # as in a first state: labels that stand twice are refused
+        return state
+
     def blank(self, n_components: int, kind: type[Blank] = MFState) -> Blank:  # type: ignore[assignment]
         """A state of zeros with the shape, labels and names of these ratings."""
         return blank_state(self.shape, n_components, self.names, self.labels, kind)

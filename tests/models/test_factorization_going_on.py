@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import dask.array
 import numpy as np
 import pandas as pd
 import pytest
 import sparse
+import xarray as xr
 
 import daskpart
 from daskpart.containers.matrix import LabelledMatrix, as_matrix
@@ -222,3 +225,32 @@ def test_a_bold_driver_compares_no_error_with_that_of_other_ratings(triples):
         assert fitted.state_.learning_rate_state["rate"] == rate
         fitted.partial_fit(batch)
         assert fitted.state_.learning_rate_state["rate"] == pytest.approx(1.05 * rate)
+
+
+@pytest.mark.parametrize(
+    "kind", ["MatrixFactorization", "ImplicitFactorization", "CPDecomposition"]
+)
+def test_a_resumed_fit_has_the_names_of_its_data(kind, tmp_path):
+    """They were those of the checkpoint, whatever the same numbers are called now."""
+    values = sparse.random((9, 7), nnz=40, random_state=0)
+    letters, digits = list("abcdefghi"), [f"user {i}" for i in range(9)]
+    first = xr.DataArray(values, dims=("user", "item"), coords={"user": letters})
+    others = (
+        first.assign_coords(user=digits),
+        first.rename(user="reader"),
+        xr.DataArray(values, dims=("user", "item")),
+    )
+    for number, other in enumerate(others):
+        make = partial(getattr(daskpart, kind), 3, checkpoint_path=tmp_path / f"{number}.npz")
+        make = partial(make, **FAST)
+        make().fit(first)
+        resumed = make(resume=True).set_params(max_iter=5).fit(other)
+        expected = make(checkpoint_path=None).set_params(max_iter=5).fit(other)
+        for one, wanted in zip(_tables(resumed), _tables(expected), strict=True):
+            xr.testing.assert_identical(one, wanted)
+
+
+def _tables(fitted):
+    if hasattr(fitted, "factors_"):
+        return fitted.factors_
+    return [fitted.user_factors_, fitted.item_factors_]
