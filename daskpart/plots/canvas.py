@@ -53,7 +53,7 @@ def whole_ticks(axis: Axis) -> None:
 
 
 def logarithmic(ax: Axes, which: str, low: float, high: float) -> None:
-    """A logarithmic axis with few labels, as many would overlap in a small picture; but with some.
+    """A logarithmic axis of seconds with few labels, which would overlap in a small picture.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def logarithmic(ax: Axes, which: str, low: float, high: float) -> None:
     ax.set(**{f"{which}scale": "log", f"{which}lim": (low, high)})
     axis = ax.xaxis if which == "x" else ax.yaxis
     axis.set_major_locator(LogLocator(subs=steps))
-    axis.set_major_formatter("{x:g}")
+    axis.set_major_formatter(lambda value, _: time_words(value))
     axis.set_minor_formatter(NullFormatter())
 
 
@@ -92,6 +92,15 @@ def shortened(name: str) -> str:
 def rgb(colour: str) -> NDArray[np.float64]:
     """``#RRGGBB`` as three numbers from 0 to 1."""
     return np.array([int(colour[start : start + 2], 16) for start in (1, 3, 5)]) / 255.0
+
+
+def time_words(seconds: float) -> str:
+    """A time in the unit that fits: 20 µs, 1.5 s."""
+    for size, unit in ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms")):
+        shown = f"{seconds / size:.3g}"
+        if 0 < float(shown) < 1000:
+            return f"{shown} {unit}"
+    return f"{seconds:.3g} s" if seconds < 999.5 else f"{seconds:,.0f} s"
 
 
 def shorten(count: float) -> str:

@@ -19,6 +19,7 @@ from .canvas import (
     plain,
     quiet_frame,
     rgb,
+    time_words,
     whole_ticks,
 )
 
@@ -75,7 +76,8 @@ def timeline(run: Any, *, ax: Axes | None = None) -> Axes:
     ax.legend(frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0.0, 1.0), borderpad=0.1)
     ax.set_xlim(0.0, duration)
     ax.set_ylim(n_ranks - 0.5, -0.5)
-    ax.set_xlabel("seconds")
+    ax.xaxis.set_major_formatter(lambda value, _: time_words(value))
+    ax.set_xlabel("time")
     ax.set_ylabel("rank")
     whole_ticks(ax.yaxis)
     quiet_frame(ax, None)
@@ -127,8 +129,8 @@ def predicted_against_measured(comparison: Any, *, ax: Axes | None = None) -> Ax
         )  # fmt: skip
     for which in "xy":
         logarithmic(ax, which, low, high)
-    ax.set_xlabel("measured (seconds)")
-    ax.set_ylabel("predicted (seconds)")
+    ax.set_xlabel("measured time")
+    ax.set_ylabel("predicted time")
     quiet_frame(ax, "both")
     ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return ax
@@ -178,7 +180,7 @@ def simulated(lines: Sequence[Any], *, ax: Axes | None = None) -> Axes:
         logarithmic(ax, "y", min(seconds) / 1.3, max(seconds) * 1.3)
     _name_ranks(ax, sorted({line.ranks for line in lines}))
     ax.set_xlabel("ranks")
-    ax.set_ylabel("seconds by the α–β model")
+    ax.set_ylabel("time by the α–β model")
     quiet_frame(ax, "both")
     ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return ax
@@ -214,13 +216,14 @@ def _bars(names: Sequence[str], seconds: Sequence[float], ax: Axes) -> Axes:
     ax.barh([plain(name) for name in names], seconds, color=RANK_COLOURS[0], height=0.7)
     for place, value in enumerate(seconds):
         ax.annotate(
-            f" {value:.3g} s", (value, place), va="center", fontsize=8, annotation_clip=False
+            f" {time_words(value)}", (value, place), va="center", fontsize=8, annotation_clip=False
         )
     ax.invert_yaxis()
     longest = max(seconds)
     ax.set_xlim(0, 1.18 * (longest or 1.0))
     if not longest:
         ax.set_xticks([0])  # no other number means anything
-    ax.set_xlabel("seconds by the α–β model")
+    ax.xaxis.set_major_formatter(lambda value, _: time_words(value))
+    ax.set_xlabel("time by the α–β model")
     quiet_frame(ax, "x")
     return ax

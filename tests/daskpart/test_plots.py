@@ -266,7 +266,7 @@ def test_predicted_against_measured(ax):
     points = {line.get_label(): line for line in ax.lines if line.get_label()[0] != "_"}
     assert points["ring"].get_xdata().tolist() == [2e-3, 0.2]
     assert points["ring"].get_ydata().tolist() == [1e-3, 0.1]
-    assert (ax.get_xscale(), ax.get_xlabel()) == ("log", "measured (seconds)")
+    assert (ax.get_xscale(), ax.get_xlabel()) == ("log", "measured time")
     with pytest.raises(InputError, match="nothing was compared"):
         plots.predicted_against_measured([])
 

@@ -13,6 +13,7 @@ from scipy import sparse
 import daskpart
 from daskpart import plots
 from daskpart.errors import InputError
+from daskpart.plots import canvas
 
 pd = pytest.importorskip("pandas")
 figure_module = pytest.importorskip("matplotlib.figure")
@@ -371,6 +372,14 @@ def test_what_is_something_else_is_refused(draw, message):
         draw()
 
 
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0 s"), (2e-5, "20 µs"), (9.999e-4, "1 ms"), (1.5, "1.5 s"), (3600, "3,600 s")],
+)
+def test_a_time_has_the_unit_that_fits(seconds, words):
+    assert canvas.time_words(seconds) == words
+
+
 def test_simulated_seconds_close_together_still_have_labels():
     lines = [
         SimpleNamespace(ranks=ranks, algorithm="_own", seconds=seconds)
@@ -378,7 +387,9 @@ def test_simulated_seconds_close_together_still_have_labels():
     ]
     ax = plots.simulated(lines)
     ax.figure.canvas.draw()
-    assert sum(bool(label.get_text()) for label in ax.get_yticklabels()) >= 2
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert sum(map(bool, labels)) >= 2
+    assert all(label.endswith(" µs") for label in labels)
     assert [label.get_text() for label in ax.get_xticklabels()] == ["64", "100", "", "4096"]
     assert [text.get_text().strip() for text in ax.get_legend().get_texts()] == ["_own"]
 
