@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -165,18 +166,18 @@ def _configure_dask() -> None:
 
 
 @contextlib.contextmanager
-def _stops_ignored() -> Iterator[None]:
-    """Processes started here ignore Ctrl-C, SIGTERM and SIGHUP, which the whole group is sent.
+def _stops_blocked() -> Iterator[None]:
+    """Ctrl-C, SIGTERM and SIGHUP come when the block is over, and never to processes begun in it.
 
-    Terminals and batch systems do so, and workers are needed to keep what was learnt.
+    Terminals and batch systems send them to the whole group, and workers are needed to keep what
+    was learnt. A process has the mask of the thread that began it.
     """
-    stops = (signal.SIGINT, *STOPS)
-    usual = [signal.signal(stop, signal.SIG_IGN) for stop in stops]
+    resource_tracker.ensure_running()  # multiprocessing unblocks them where it starts this first
+    usual = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, *STOPS))
     try:
         yield
     finally:
-        for stop, handler in zip(stops, usual, strict=True):
-            signal.signal(stop, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
 
 
 @contextlib.contextmanager
@@ -184,16 +185,18 @@ def _local_cluster(kind: str, n_workers: int) -> Iterator[Any]:
     say(f"starting {n_workers} worker{'s' * (n_workers > 1)} …")
     from distributed import Client, LocalCluster
 
-    with _stops_ignored():
-        cluster = LocalCluster(
-            n_workers=n_workers,
-            threads_per_worker=1,
-            processes=kind == "processes",
-            dashboard_address=ANY_PORT,
-            scheduler_kwargs={"dashboard": False},
-            silence_logs=logging.ERROR,
-        )
-    with cluster, Client(cluster) as client:
+    with contextlib.ExitStack() as stack:
+        with _stops_blocked():
+            cluster = LocalCluster(
+                n_workers=n_workers,
+                threads_per_worker=1,
+                processes=kind == "processes",
+                dashboard_address=ANY_PORT,
+                scheduler_kwargs={"dashboard": False},
+                silence_logs=logging.ERROR,
+            )
+            stack.enter_context(cluster)
+        client = stack.enter_context(Client(cluster))
         try:
             yield client
         finally:

@@ -21,6 +21,7 @@ import sparse
 
 import daskpart
 from daskpart import cli, data_models
+from daskpart.__main__ import main
 from daskpart._cli import cluster, inputs, mf, pictures, terminal
 from daskpart._cli.fit import MODELS, FitCommand
 from daskpart.errors import DaskpartWarning, InputError
@@ -172,6 +173,22 @@ def test_a_second_ctrl_c_at_once_does_not_break_off_what_answers_the_first():
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is usual
+
+
+def test_ctrl_c_is_answered_while_the_command_line_is_imported(monkeypatch):
+    class Interrupts:
+        """A finder of modules that Ctrl-C comes in the middle of."""
+
+        @staticmethod
+        def find_spec(name, *_):
+            if name == "daskpart.cli":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "daskpart.cli")
+    monkeypatch.setattr(sys, "meta_path", [Interrupts, *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
 
 
 # where it runs

@@ -169,6 +169,21 @@ def test_a_signal_to_stop_has_the_last_whole_epoch_written(
     assert len(model.history_) == metrics["epochs"]
 
 
+@pytest.mark.cluster
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_stop_is_answered_while_workers_start(stop, tmp_path, rating_file):
+    arguments = (*SMALL_FIT, "--max-iter", "100000", "--cluster", "processes", "--no-plots")
+    process = started("fit", "mf", rating_file, *arguments, "--out", tmp_path / "out",
+                      start_new_session=True)  # fmt: skip
+    said = iter(process.stdout.readline, "")
+    assert any(line.startswith("starting 3 workers") for line in said)
+    time.sleep(0.5)  # in the middle of it
+    os.killpg(process.pid, stop)
+    told, complaints = process.communicate(timeout=100)
+    assert process.returncode == {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}[stop]
+    assert "interrupted" in told + complaints and "Traceback" not in complaints
+
+
 def test_what_was_learnt_outlives_who_reads_the_output(tmp_path, rating_file):
     """Ctrl-C ends both sides of `daskpart fit … | tee log`."""
     out = tmp_path / "out"
