@@ -51,11 +51,11 @@ def read(path: str | os.PathLike[str], format: str | None = None, **options: Any
         One of the table below. By default told from the name, then from the first lines.
     **options
         Of the format: ratings and edges take columns, header, text_ids, dtype, repeats; parquet
-        columns, dtype, repeats; adjacency dtype, repeats; tns shape, dtype; libsvm n_features,
-        zero_based, dtype. ``dtype`` is the type of the values, ``columns`` the names or positions
-        of user, item and rating, or of source, target, weight, ``repeats="sum"`` adds up what a
-        cell has more than once (events; of edges the default), ``shape`` and ``n_features`` are
-        extents beyond what occurs.
+        columns, dtype, repeats; adjacency dtype, repeats; tns shape, zero_based, dtype; libsvm
+        n_features, zero_based, dtype. ``dtype`` is the type of the values, ``columns`` the names or
+        positions of user, item and rating, or of source, target, weight, ``repeats="sum"`` adds up
+        what a cell has more than once (events; of edges the default), ``shape`` and ``n_features``
+        are extents beyond what occurs, ``zero_based`` says whether indices begin at 0.
 
     Returns
     -------

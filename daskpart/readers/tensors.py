@@ -4,8 +4,8 @@
     1 1 6 104        -->  COO of order 3, 0-based
 
 Indices are 1-based by the format's definition. Files from other tools hold a 0 here and there; an
-index 0 in a mode makes that mode 0-based. The file carries no shape: the largest index of each mode
-sets it, unless `shape` does.
+index 0 in a mode makes that mode 0-based, and where none tells, `zero_based` does. The file carries
+no shape: the largest index of each mode sets it, unless `shape` does.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def read_tns(
     path: str,
     *,
     shape: Sequence[int] | None = None,
+    zero_based: bool | None = None,
     dtype: np.typing.DTypeLike = np.float64,
 ) -> sparse.COO:
     """Read a FROSTT tensor of any order.
@@ -41,6 +42,8 @@ def read_tns(
     path : str
     shape : sequence of int, optional
         The extents; by default one more than the largest index of each mode.
+    zero_based : bool, optional
+        Whether the first index of each mode is 0. By default so of a mode where an index 0 occurs.
     dtype : dtype, default=float64
 
     Returns
@@ -48,10 +51,16 @@ def read_tns(
     sparse.COO
         Sorted, explicit zeros kept, indices int32.
 
+    Raises
+    ------
+    InputError
+        An index 0 in spite of ``zero_based=False``, or a shape that cannot hold the entries.
+
     Warns
     -----
     DaskpartWarning
-        A mode holds the index 0 and is read as 0-based; or cells occur twice and are summed.
+        A mode holds the index 0 and is read as 0-based, unsaid; or cells occur twice and are
+        summed.
     """
     entry_type = value_type(dtype)
     lines = first_lines(path)
@@ -69,7 +78,10 @@ def read_tns(
             index = rows.ids(np.s_[mode :: order + 1], f"index of mode {mode + 1}")
             indices[mode].append(index.astype(index_dtype(int(index.max(initial=0)) + 1)))
         values.append(rows.values(np.s_[order :: order + 1], "value", entry_type))
-    modes = [_zero_based(np.concatenate(parts), mode, path) for mode, parts in enumerate(indices)]
+    modes = [
+        _from_zero(np.concatenate(parts), mode, path, zero_based)
+        for mode, parts in enumerate(indices)
+    ]
     found = tuple(int(index.max()) + 1 for index in modes)
     if shape is not None:
         given = tuple(whole_numbers(shape, "extent").tolist())
@@ -79,13 +91,18 @@ def read_tns(
     return assemble(modes, np.concatenate(values), found, str(path), repeats="sum")
 
 
-def _zero_based(index: np.ndarray, mode: int, path: str) -> np.ndarray:
+def _from_zero(index: np.ndarray, mode: int, path: str, zero_based: bool | None) -> np.ndarray:
+    """The indices of a mode counted from 0."""
+    if zero_based:
+        return index
     if index.min():
         index -= 1
         return index
+    if zero_based is not None:
+        raise InputError(f"{path}: zero_based=False, but mode {mode + 1} holds the index 0")
     warnings.warn(
-        f"{path}: mode {mode + 1} holds the index 0, so this mode is read as 0-based "
-        "(the others as 1-based unless a warning says so)",
+        f"{path}: mode {mode + 1} holds the index 0, so this mode is read as 0-based (the others "
+        "as 1-based unless a warning says so); zero_based=True says it of all",
         DaskpartWarning,
         stacklevel=2,
     )

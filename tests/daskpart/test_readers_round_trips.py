@@ -168,6 +168,18 @@ def test_a_mode_with_an_index_0_is_0_based(folder: Path) -> None:
     assert tensor.todense()[0, 0, 1] == 5 and tensor.todense()[1, 3, 0] == 6
 
 
+def test_a_tensor_may_be_said_to_be_0_based(folder: Path) -> None:
+    """Of a mode without an index 0 nothing else tells."""
+    path = write(folder / "zero.tns", ["1 0 2 5", "2 3 1 6"])
+    tensor = daskpart.read(path, zero_based=True)
+    assert tensor.shape == (3, 4, 3)
+    assert tensor.todense()[1, 0, 2] == 5 and tensor.todense()[2, 3, 1] == 6
+    with pytest.raises(InputError, match="zero_based=False, but mode 2 holds the index 0"):
+        daskpart.read(path, zero_based=False)
+    one = write(folder / "one.tns", ["1 1 5", "2 3 6"])
+    assert (daskpart.read(one, zero_based=False) != daskpart.read(one)).nnz == 0
+
+
 def test_repeated_cells_of_a_tensor_are_summed_beyond_2_to_the_62(folder: Path) -> None:
     far = "60000 80000 20000 1000 100"
     path = write(folder / "far.tns", [f"{far} 1", "1 1 1 1 1 2", f"{far} 3"])
