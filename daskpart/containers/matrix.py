@@ -7,10 +7,9 @@
     pandas, Dask DataFrame ────┤
     list of records ───────────┘
 
-What is stored is known, a stored zero too (−0.0 as well); what is not stored is unknown. A dense
-array cannot say which of its zeros are ratings, so it is refused. Two containers that hold the same
-ratings give the same triples in the same order, so nothing downstream depends on where the data
-came from.
+What is stored is known, a stored zero too, also −0.0; what is not stored is unknown. A dense array
+cannot say which of its zeros are ratings, so it is refused. Two containers of the same ratings give
+the same triples in the same order, so nothing downstream depends on where the data came from.
 """
 
 from __future__ import annotations
