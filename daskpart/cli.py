@@ -141,8 +141,8 @@ def _cutting() -> list[click.Option]:
     click.Option(["--all", "everybody"], is_flag=True, help="For all users of the model."),
     _o.number("-n", 10, "Items a user.", _o.COUNT),
     click.Option(["--include-seen"], is_flag=True,
-                 help="Also what the user had in the fit; what it held out to judge by is no part "
-                 "of that."),
+                 help="Also items that the user had in the fit; those that it held out to judge by "
+                 "are given in any case."),
     _o.file("--output", "Write to this file, .csv or .parquet, instead of the screen."),
 )  # fmt: skip
 def recommend_command(
@@ -351,7 +351,7 @@ def simulate_allreduce_command(**options: Any) -> None:
     _o.number("--dimension", 1_000_000, "Length of the vectors.", _o.COUNT),
     _o.number("--nonzeros", 10_000, "Entries of a rank.", _o.COUNT),
     click.Option(["--algorithm"], default="all", show_default=True,
-                 help="One of the table, or all."),
+                 help="One of the table that is printed, or all."),
     _o.choice("--how", ("auto", "counted", "expected"), "auto",
               "Merge real indices, or use the closed form; auto counts up to 512 ranks."),
     _o.choice("--spread", ("even", "power-law"), "even", "Where entries lie."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 import numpy as np
@@ -55,6 +55,10 @@ class LinearCommand(Model):
             "than a quarter of the memory here.",
         ),
     )
+    words: ClassVar[dict[str, str]] = {
+        "patience": "Stop after so many epochs without a lower loss on what --validation-fraction "
+        "holds out; the model then has the weights of the epoch with the lowest.",
+    }
     template = "linear.html"
     names: np.ndarray | None = None
 
@@ -228,8 +232,8 @@ class _Linear(LinearCommand):
     SAMPLES is a libsvm file, a target and index:value pairs a line, or with --label a table of
     numbers, as .csv or .parquet (libsvm and .csv also .gz, .xz, .bz2).
 
-    This process reads the file and hands its rows to the ranks; of a file that it has no memory for
-    each rank reads its own part (--read).
+    This process reads the file and hands its rows to the ranks; where the file is too large for
+    its memory, each rank reads a part (--read).
     """
 
     estimator = "LinearRegression"

@@ -12,8 +12,8 @@ class _Logistic(LinearCommand):
     or .parquet (libsvm and .csv also .gz, .xz, .bz2), whose features are numbers. Labels are whole
     numbers, -1 and +1 or any others, or in a table text.
 
-    This process reads the file and hands its rows to the ranks; of a file that it has no memory for
-    each rank reads its own part (--read).
+    This process reads the file and hands its rows to the ranks; where the file is too large for
+    its memory, each rank reads a part (--read).
     """
 
     estimator = "LogisticRegression"

@@ -23,15 +23,18 @@ class _MLP(LinearCommand):
     or .parquet (libsvm and .csv also .gz, .xz, .bz2), whose features are numbers. Labels are whole
     numbers, or in a table text.
 
-    This process reads the file and hands its rows to the ranks; of a file that it has no memory for
-    each rank reads its own part (--read).
+    This process reads the file and hands its rows to the ranks; where the file is too large for
+    its memory, each rank reads a part (--read).
     """
 
     estimator = "MLPClassifier"
     example = "digits.libsvm"
     classifies = True
     options = tuple(each for each in LinearCommand.options if each.name != "names")
-    words: ClassVar[dict[str, str]] = {"hidden": "Widths of the hidden layers."}
+    words: ClassVar[dict[str, str]] = {
+        **LinearCommand.words,
+        "hidden": "Widths of the hidden layers.",
+    }
     template = "mlp.html"
 
     def check(self, source: str, given: dict[str, Any], estimator: Any) -> None:

@@ -23,6 +23,7 @@ from click.core import ParameterSource
 from daskpart.errors import InputError
 
 _OTHER_NAMES = {"n_components": "--components", "n_ranks": "--ranks"}
+_ELSEWHERE = ("see daskpart.MatrixFactorization", "see 'daskpart fit mf --help'")
 _OF_PYTHON = " A RandomState or None draws the seed."
 _LEFT_OUT = {"verbose", "warm_start"}  # the command shows its progress, and each run is one fit
 
@@ -302,6 +303,7 @@ def parameter_words(kind: type) -> dict[str, tuple[str, str]]:
 def _plain(text: str) -> str:
     """Words of a docstring as `--help` shows them."""
     words = " ".join(text.split()).replace("`", "").removesuffix(_OF_PYTHON)
+    words = words.replace(*_ELSEWHERE)
     words = re.sub(r"(^|\. )None:", r"\1Not given:", words)
     return words.replace("None:", "not given:")
 

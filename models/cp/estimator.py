@@ -105,7 +105,7 @@ class CPDecomposition(CPModel, DistributedEstimator):
         Layout of the nonzeros on a rank: at most twice their bytes (int32 coordinates and values),
         or at most these bytes and more time. Both take at most twice while it is made.
     transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
-        How ranks send; see `MatrixFactorization`.
+        How ranks send; see `daskpart.MatrixFactorization`.
     alpha_beta : (float, float) or None, default=None
         Seconds a message and seconds a byte, for method="auto"; None: rough figures of the
         transport.

@@ -68,8 +68,8 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
     alpha : float, default=1.0
         α, what an event adds to the confidence.
     regularization : float, default=0.01
-        λ, weight of the squared norms of the factors. 0 needs, but with solver="cg", no more
-        components than users and items that have events.
+        λ, weight of the squared norms of the factors. 0 needs, except with solver="cg", no
+        more components than users and items that have events.
     frequency_exponent : float, default=0.0
         ν; the λ of a row is regularization · (its events)^ν. 0: the same for all; 1: as much as in
         a sum over events.
@@ -106,7 +106,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         Names of the columns of a DataFrame; None: told by names that people use or by their order.
         A frame needs no ratings: each line is one event.
     transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
-        How ranks send, as for `MatrixFactorization`.
+        How ranks send; see `daskpart.MatrixFactorization`.
     warm_start : bool, default=False
         Begin at the factors of the last fit.
     checkpoint_path : path or None, default=None

@@ -75,7 +75,7 @@ power_t : float, default=0.5
     Of "invscaling": 1 is 1/t, 0.5 is 1/√t.
 average : bool or "auto", default="auto"
     Predict with a mean of the weights at the ends of epochs, in which late ones weigh most: the
-    weights themselves never stop to move. "auto" does where it can be done, without an L1 term,
+    weights themselves never stop moving. "auto" does where it can be done, without an L1 term,
     with ``optimizer="sgd"`` or "adagrad", and on no parameter server.
 shuffle : bool, default=True
     Shuffle the samples over all ranks, and anew in each epoch. Data sorted by class need it.
@@ -97,9 +97,9 @@ top_k : int or None, default=None
     that resumes keeps it too, and so does `partial_fit` (on other ranks in sum); with
     ``warm_start=True`` other data or other parameters begin with nothing kept.
 top_k_bucket : int or None, default=None
-    Choose the k largest of each so many coordinates.
+    Choose the k largest of every so many coordinates.
 top_k_approximate : bool, default=False
-    Draw entries by their size, k in expectation, which is quicker than to choose.
+    Draw entries by their size, k in expectation, which is quicker than choosing.
 overlap : bool, default=False
     Add up gradients while the next batch is computed: its gradient is one step stale. One rank
     alone has nothing to add up, and so nothing stale.
@@ -110,7 +110,7 @@ patience : int or None, default=None
     Stop after so many epochs without a lower loss on the `eval_set` of ``fit``; the model then has
     the weights of the epoch with the lowest.
 transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
-    How ranks send; see `MatrixFactorization`.
+    How ranks send; see `daskpart.MatrixFactorization`.
 warm_start : bool, default=False
     Begin at the weights of the last fit. Those of features that no sample of this one has are moved
     by the penalty alone: "lbfgs", "server" and AdaGrad take them to 0, other SGD step by step.

@@ -79,12 +79,12 @@ class MatrixFactorization(Recommender, DistributedEstimator):
         "pasgd": η-PASGD, as above. Two more to compare it with: "dsgd", in which blocks of items
         rotate over the ranks in K strata whatever `eta` is, nothing stale; and "gasgd",
         in which single ratings are cut and rows of both factors are averaged `eta` times (1 by
-        default; `partitioner` then cuts stored entries). See `strata` and `copies`.
+        default; `partitioner` then cuts stored entries).
     loss : {"squared", "bpr"}, default="squared"
         "bpr": −ln σ(r̂_ij − r̂_in) + γ/2 (…) over events (i, j) and an item n that user i has not,
         drawn anew in each epoch from the items that the rank holds in that sub-epoch, and weighed
-        by their share of all items: see `negatives`. Needs the users cut (``axis="rows"``, no
-        "gasgd"). There are no user biases then, and no mean.
+        by their share of all items. Needs the users cut (``axis="rows"``, no "gasgd"). There are no
+        user biases then, and no mean.
     nonnegative : bool, default=False
         Keep factors at 0 or above, by projection after each update; biases may have any sign.
     averaging : {"mean", "ratings"}, default="mean"

@@ -76,7 +76,7 @@ patience : int or None, default=None
     Stop after so many epochs without a lower loss on the `eval_set` of ``fit``; the model then has
     the weights of the epoch with the lowest.
 transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
-    How ranks send; see `MatrixFactorization`.
+    How ranks send; see `daskpart.MatrixFactorization`.
 warm_start : bool, default=False
     Begin at the weights of the last fit.
 checkpoint_path : path or None, default=None

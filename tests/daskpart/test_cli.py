@@ -326,7 +326,10 @@ def test_partition_by_every_model_of_a_graph(tmp_path, model, run_cli):
 def test_help_does_not_offer_what_only_python_can_give(name, capsys, run_cli):
     assert run_cli("fit", name, "--help") == 0
     told = " ".join(capsys.readouterr().out.split())
-    words = ("RandomState", "tuple", '{"', "a daskpart.Partition", "or within this one", "(I_m, R)")
+    words = (
+        "RandomState", "tuple", '{"', "a daskpart.Partition", "or within this one", "(I_m, R)",
+        "MatrixFactorization", "eval_set", "strata and copies", "see negatives",
+    )  # fmt: skip
     assert not [word for word in words if word in told]
     assert ". not given" not in told and "[default" in told
 
