@@ -22,7 +22,7 @@ from __future__ import annotations
 import copy
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,6 +31,7 @@ from dask.base import is_dask_collection
 from numpy.typing import NDArray
 
 from daskpart._floor.blas import one_blas_thread
+from daskpart._floor.checks import several
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
@@ -175,7 +176,9 @@ class Communicator(ABC):
         """
         self._require_open()
         if not is_dask_collection(values):
-            values = list(values)
+            if isinstance(values, (str, Mapping, Set)):  # else its letters, its keys, in any order
+                raise InputError(f"values are a {type(values).__name__}: give a list, by rank.")
+            values = several(values, "values", f"a list of {self.n_ranks}")
             if len(values) != self.n_ranks:
                 raise InputError(f"{self.n_ranks} ranks need as many values, got {len(values)}.")
         return self._values(values)

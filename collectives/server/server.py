@@ -310,13 +310,10 @@ class ParameterServer:
         if isinstance(values, PerRank):
             self.communicator._check_step((values,), {})
             return values
-        column = list(values)
-        if len(column) != self.n_ranks:
-            raise InputError(
-                f"per-rank values {place} are {len(column)}: give one for each of the "
-                f"{self.n_ranks} ranks"
-            )
-        return self.communicator.values(column)
+        try:
+            return self.communicator.values(values)
+        except InputError as error:
+            raise InputError(f"per-rank values {place}: {error}") from None
 
     def _cut(self, values: ArrayLike, what: str) -> list[NDArray[Any]]:
         """Checked rows, cut into the rows of each shard."""

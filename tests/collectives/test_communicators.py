@@ -308,6 +308,11 @@ def test_misuse_is_told_at_once(make_communicator):
     values = communicator.values([np.zeros(1), np.ones(1)])
     with pytest.raises(InputError, match="2 ranks need as many values, got 3"):
         communicator.values([1, 2, 3])
+    for wrong in ({0: "a", 1: "b"}, {"a", "b"}, "ab"):
+        with pytest.raises(InputError, match=f"values are a {type(wrong).__name__}: give a list"):
+            communicator.values(wrong)
+    with pytest.raises(InputError, match="values is 2: give a list of 2"):
+        communicator.values(2)
     with pytest.raises(InputError, match="not a per-rank value"):
         communicator.map(add, values, 3)
     with pytest.raises(InputError, match="pass those by position"):

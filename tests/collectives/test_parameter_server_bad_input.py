@@ -111,8 +111,10 @@ def test_bad_calls(call, message):
 
 def test_bad_values_of_a_run():
     with local() as server:
-        with pytest.raises(InputError, match="per-rank values 0 are 2: give one for each of the 3"):
+        with pytest.raises(InputError, match="per-rank values 0: 3 ranks need as many values"):
             server.run(move_values, [1, 2])
+        with pytest.raises(InputError, match="per-rank values 1: values are a dict: give a list"):
+            server.run(move_values, [1, 2, 3], {0: 1, 1: 2, 2: 3})
         with local() as other, pytest.raises(InputError, match="belongs to another communicator"):
             server.run(move_values, other.hold([1, 2, 3]))
         held = server.hold([1, 2, 3])
