@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.checks import as_array, ids_below, several, whole_number
+from daskpart._floor.distinct import distinct
 from daskpart._floor.kernels import kernel
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import InputError
@@ -154,7 +155,7 @@ class _Drawn:
                 f"seeds are a mask of shape {given.shape}: give the numbers of the vertices, as by "
                 "numpy.flatnonzero(mask)"
             )
-        known = np.unique(ids_below(given, n_vertices, "seed")).astype(np.int64)
+        known = distinct(ids_below(given, n_vertices, "seed"), n_vertices)
         if not known.size:
             raise InputError(
                 "seeds is empty: give a vertex that a mini-batch may begin at, or None"
@@ -303,7 +304,8 @@ def _layer(
 ) -> Layer:
     sources = graph.neighbours[entries]
     of_edges = np.repeat(targets, counts).astype(np.int32)
-    return Layer(np.union1d(targets, sources).astype(np.int32), of_edges, sources)
+    vertices = distinct(np.concatenate([targets, sources]), graph.n_vertices)
+    return Layer(vertices.astype(np.int32), of_edges, sources)
 
 
 @kernel

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.distinct import distinct
 from daskpart.containers.matrix import as_matrix
 from daskpart.data_models import Adjacency, Layer, NeighbourSampler, VertexSampler
 from daskpart.errors import InputError
@@ -26,7 +27,7 @@ from daskpart.partitions import Partition
 from .network import Network
 from .plan import LABELS, GCNPlan, GCNPlanReport
 from .problem import GraphProblem
-from .sampling import SAMPLERS, Batches, GraphSampler, distinct
+from .sampling import SAMPLERS, Batches, GraphSampler
 
 INDICES = "indices"
 _N_DRAWN = 32

@@ -26,6 +26,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from daskpart._floor.distinct import distinct
 from daskpart.collectives.messages import RankMessages, ValueInbox
 from daskpart.data_models import Adjacency, LayerSampler, NeighbourSampler, VertexSampler
 from daskpart.data_models.draws import drawn_with, few_neighbours, key_of, shuffled
@@ -43,7 +44,7 @@ SAMPLERS: dict[str, type[GraphSampler]] = {
     "layer": LayerSampler,
 }
 
-_MARKS = 16  # for each id: to mark n places takes less time than to sort the ids
+_MARKS = 16  # for each id: a table of n places takes less time than to search for the ids
 
 
 @dataclass(frozen=True)
@@ -272,7 +273,8 @@ def sampled_edges(
         diagonal = (diagonal * scale).astype(values.dtype)
     elif not batches.joined:
         values = (values * factors).astype(values.dtype)
-    halo = np.unique(columns[columns >= rows.n_own]).astype(np.int64) - rows.n_own
+    n_halo = len(rows.ids) - rows.n_own
+    halo = distinct(columns[columns >= rows.n_own].astype(np.int64) - rows.n_own, n_halo)
     asked, begin = {}, 0
     for source, positions in zip(messages[0].sources, messages[0].in_positions, strict=True):
         low, high = np.searchsorted(halo, (begin, begin + len(positions)))
@@ -319,8 +321,10 @@ def with_readers(edges: LayerEdges, inbox: ValueInbox, messages: list[RankMessag
         positions[asked]
         for positions, (asked,) in zip(messages[0].out_positions, inbox.payloads, strict=True)
     ]
-    grown = np.unique(np.concatenate([edges.grown, *own])) if any(map(len, own)) else edges.grown
-    return replace(edges, to_send=own, grown=grown)
+    if not any(map(len, own)):
+        return replace(edges, to_send=own)
+    both = np.concatenate([edges.grown, *own])
+    return replace(edges, to_send=own, grown=distinct(both, int(both.max()) + 1))
 
 
 # -- the batch as the passes read it ---
@@ -391,7 +395,7 @@ def rows_asked_for(before: int, *of_layers: LayerEdges, times: tuple[int, ...]) 
 
 def _rows_at(rows: Rows, places: NDArray[np.int64]) -> Rows:
     if not isinstance(rows, SparseRows):
-        return rows[places]
+        return rows.take(places, axis=0)
     lengths = np.diff(rows.indptr)[places]
     pointer = np.concatenate(([0], np.cumsum(lengths)))
     at = np.arange(pointer[-1]) + np.repeat(rows.indptr[places] - pointer[:-1], lengths)
@@ -402,24 +406,16 @@ def _targets_at(
     targets: RankTargets, own: NDArray[np.int64], seeds: NDArray[np.int64]
 ) -> RankTargets:
     """Those of the seeds; other vertices of the batch are there to be read."""
-    chosen, there, _ = np.intersect1d(
-        targets.training, seeds, assume_unique=True, return_indices=True
-    )
+    there = np.searchsorted(targets.training, seeds)
+    inside = there < len(targets.training)
+    inside[inside] = targets.training[there[inside]] == seeds[inside]
     nobody = targets.validation[:0], targets.validation_values[:0]
-    return RankTargets(np.searchsorted(own, chosen), targets.training_values[there], *nobody)
-
-
-def distinct(ids: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """The ids of `ids`, below n, rising, each once: by a mark for each of n, if there are few."""
-    if n > _MARKS * len(ids):
-        return np.unique(ids)
-    marks = np.zeros(n, bool)
-    marks[ids] = True
-    return np.flatnonzero(marks)
+    values = targets.training_values[there[inside]]
+    return RankTargets(np.searchsorted(own, seeds[inside]), values, *nobody)
 
 
 def places_in(known: NDArray[np.int64], ids: NDArray[Any], n: int) -> NDArray[np.int64]:
-    """Where ids stand in those that are known, all below n and rising; in the same way."""
+    """Where ids stand in those that are known, all below n and rising."""
     if n > _MARKS * len(ids):
         return np.searchsorted(known, ids)
     places = np.empty(n, np.int64)
