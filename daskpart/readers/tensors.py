@@ -101,8 +101,8 @@ def _from_zero(index: np.ndarray, mode: int, path: str, zero_based: bool | None)
     if zero_based is not None:
         raise InputError(f"{path}: zero_based=False, but mode {mode + 1} holds the index 0")
     warnings.warn(
-        f"{path}: mode {mode + 1} holds the index 0, so this mode is read as 0-based (the others "
-        "as 1-based unless a warning says so); zero_based=True says it of all",
+        f"{path}: mode {mode + 1} holds the index 0, so this mode is read as 0-based "
+        "(the others as 1-based unless a warning says so)",
         DaskpartWarning,
         stacklevel=2,
     )
