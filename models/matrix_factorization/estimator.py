@@ -494,6 +494,15 @@ class MatrixFactorization(Recommender, DistributedEstimator):
         # of a fit that went on from one whose ratings nobody kept, these are not all
         if problem.in_memory and (problem.known is None or problem.seen_before is not None):
             self.seen_ = seen_pattern(problem.matrix, problem.seen_before)
+        nothing_drawn = self.loss == "bpr" and not self.state_.history[-1]["train_loss"]
+        if nothing_drawn and problem.known is None:  # of a batch it may be so
+            warnings.warn(
+                "no item was left to draw that a user had not, so nothing was learnt: users have "
+                "all items that their rank holds at a time. Take fewer ranks, a smaller eta, or "
+                "leave out users who have everything",
+                DaskpartWarning,
+                stacklevel=4,
+            )
         if hasattr(self, "new_rows_distance_"):  # of an earlier fit
             del self.new_rows_distance_
         if problem.known not in (None, problem.shape) and self.loss != "bpr":

@@ -107,7 +107,7 @@ class Recommender(FactorModel):
         state, n = self._fitted(), whole_number(n, "n", 1)
         index = state.users()
         users = index.positions(_listed(user))
-        seen = self._seen()[users] if exclude_seen else None
+        seen = self._seen()[users] if _is_true(exclude_seen) else None
         level = _level(state, items, exclude)
         found, scores = top_n(state.user_factors[users], state.item_factors, n, level, seen)
         scores = _shown(scores, state.user_bias[users], self._ends())
@@ -146,7 +146,7 @@ class Recommender(FactorModel):
         rows, row_bias = self._solve(matrix, columns)
         pattern = (np.ones(matrix.nnz, np.bool_), columns, matrix.row_pointer())
         seen = scipy.sparse.csr_array(pattern, shape=(matrix.shape[0], state.n_items))
-        left_out = seen if exclude_seen else None
+        left_out = seen if _is_true(exclude_seen) else None
         found, scores = top_n(rows, state.item_factors, n, _level(state), left_out)
         scores = _shown(scores, row_bias, self._ends())
         found[without_order(rows, _level(state))] = -1
@@ -216,7 +216,7 @@ class Recommender(FactorModel):
         """
         state, n = self._fitted(), whole_number(n, "n", 1)
         level = _level(state, items, exclude)
-        seen, index = self._seen() if exclude_seen else None, state.users()
+        seen, index = self._seen() if _is_true(exclude_seen) else None, state.users()
         blank = without_order(state.user_factors, level)
         blocks = [
             (index.take(own), state.user_factors[own], state.user_bias[own], blank[own],
@@ -280,6 +280,12 @@ class Recommender(FactorModel):
             )
         table = evaluate_ranking(self, X, 10, exclude_seen="others", unknown=unknown)
         return float(table["ndcg"].iloc[0])
+
+
+def _is_true(exclude_seen: Any) -> bool:
+    if not isinstance(exclude_seen, bool | np.bool_):  # "others" is for metrics.evaluate_ranking
+        raise InputError(f"exclude_seen is {exclude_seen!r}: give True or False")
+    return bool(exclude_seen)
 
 
 def _listed(labels: Any) -> Any:

@@ -12,7 +12,7 @@ import sparse
 import daskpart
 from daskpart.collectives import LocalCommunicator
 from daskpart.containers.matrix import as_matrix
-from daskpart.errors import InputError
+from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.matrix_factorization.kernels.bpr import bpr
 from daskpart.models.matrix_factorization.kernels.sgd import lanes_of, padded_width
 from daskpart.models.matrix_factorization.pasgd import RowLayout
@@ -273,6 +273,17 @@ def test_events_count_above_zero():
     clicks.data[3] = -1
     with pytest.raises(InputError, match="count above 0"):
         daskpart.MatrixFactorization(F, n_ranks=2, loss="bpr").fit(clicks)
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3])
+def test_where_nothing_is_unseen_it_is_said_that_nothing_was_learnt(n_ranks):
+    """All users have all items, or all that their rank holds: the loss is 0, as of a good fit."""
+    clicks = scipy.sparse.csr_array(np.ones((3, 4)) if n_ranks == 1 else np.eye(3, 4))
+    model = daskpart.MatrixFactorization(
+        F, n_ranks=n_ranks, loss="bpr", max_iter=1, transport="local", partitioner="block"
+    )
+    with pytest.warns(DaskpartWarning, match="nothing was learnt"):
+        model.fit(clicks)
 
 
 def test_events_are_checked_where_they_are_lazy():

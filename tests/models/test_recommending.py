@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from functools import partial
 
 import dask.array as da
 import numpy as np
@@ -343,6 +344,10 @@ def test_recommend_asks_for_what_it_needs(model):
     for wrong in (0, -1, 1.5, True, "a", None):
         with pytest.raises(InputError, match=r"n is .*(whole number|must be).* at least 1"):
             model.recommend("ann", n=wrong)
+    for wrong in ("others", "no", None, 0):  # which were taken for True, or for False
+        for ask in (partial(model.recommend, "ann"), model.recommend_all):
+            with pytest.raises(InputError, match=r"exclude_seen is .* give True or False"):
+                ask(exclude_seen=wrong)
     model.seen_ = None
     with pytest.raises(InputError, match="pass exclude_seen=False"):
         model.recommend("ann")
