@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskpart._floor.checks import one_of, whole_number, without_mask
+from daskpart._floor.checks import as_array, one_of, whole_number
 from daskpart.errors import InputError
 
 from .communicator import Communicator, PerRank
@@ -305,7 +305,7 @@ def _with_room(
     value: Any, layout: Layout, *, stacked: bool = False, own_first: bool = False
 ) -> NDArray[Any]:
     """The given rows, first or in their place, among those that will arrive."""
-    array = without_mask(value, f"rows of rank {layout.rank}")
+    array = as_array(value, f"rows of rank {layout.rank}")
     given = array[None] if stacked else array
     _check_rows(given, layout.n_given, layout.rank)
     rows = np.empty((layout.n_room, *given.shape[1:]), dtype=given.dtype)
@@ -315,7 +315,7 @@ def _with_room(
 
 
 def _whole(given: Any, layout: Layout, *, reduction: Reduction) -> NDArray[Any]:
-    rows = reduction.alone(without_mask(given, f"rows of rank {layout.rank}").copy())
+    rows = reduction.alone(as_array(given, f"rows of rank {layout.rank}").copy())
     _check_rows(rows, layout.n_room, layout.rank)
     return rows
 
@@ -334,7 +334,7 @@ def _received(rows: NDArray[Any], layout: Layout) -> NDArray[Any]:
 def _of_root(value: Any, rank: int, *, root: int) -> Any:
     if rank != root:
         return None
-    array = without_mask(value, f"values of rank {rank}").copy()
+    array = as_array(value, f"values of rank {rank}").copy()
     if array.dtype.hasobject:
         held = type(value).__name__
         raise InputError(f"Rank {rank}, the root, holds {held}: give it an array or number.")

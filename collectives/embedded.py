@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.checks import ranks_disagree, require_same_arrays, without_mask
+from daskpart._floor.checks import as_array, ranks_disagree, require_same_arrays
 from daskpart.errors import InputError
 
 from .communicator import Communicator, PerRank
@@ -191,7 +191,7 @@ class ForwardingBuffer:
     def begin_payload(self, payload: Any, reduction: Reduction) -> None:
         """Take the rank's own payload, if the plan leaves room for it."""
         assert self.rows is not None
-        self.payload = reduction.alone(without_mask(payload, f"payload of rank {self.rank}").copy())
+        self.payload = reduction.alone(as_array(payload, f"payload of rank {self.rank}").copy())
         nbytes, room = self.payload.nbytes, self.rows[self.n_slots :].nbytes
         if nbytes + 8 > room:
             row_bytes = room // self.payload_rows
@@ -236,7 +236,7 @@ def pack_buffer(
     """Pack the rows that start here into their slots."""
     buffer = ForwardingBuffer(routes.rank, len(routes.routed), payload_rows)
     if len(routes.start_positions) or payload:
-        packed = without_mask(pack(state, routes.start_positions), f"rows of rank {routes.rank}")
+        packed = as_array(pack(state, routes.start_positions), f"rows of rank {routes.rank}")
         if packed.ndim == 0 or len(packed) != len(routes.start_positions):
             raise InputError(
                 f"Rank {routes.rank} packed an array of shape {packed.shape} for "

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.checks import require_same_arrays, without_mask
+from daskpart._floor.checks import as_array, require_same_arrays
 
 from .communicator import Communicator, PerRank
 from .hypercube import hypercube_edges
@@ -105,7 +105,7 @@ def _doubling(
 
 
 def _pack_whole(value: Any, source: int, destinations: list[int]) -> list[Payload]:
-    return [(without_mask(value, f"values of rank {source}")[None],)] * len(destinations)
+    return [(as_array(value, f"values of rank {source}")[None],)] * len(destinations)
 
 
 def _combine_whole(
@@ -155,14 +155,14 @@ def _halving(
 
 
 def _all_as_stream(value: Any) -> Stream:
-    return stream_of_all(without_mask(value, "values"))
+    return stream_of_all(as_array(value, "values"))
 
 
 # -- what both share ---
 
 
 def _alone(value: Any, *, reduction: Reduction) -> Any:
-    return _as_given(reduction.alone(without_mask(value, "values")), value)
+    return _as_given(reduction.alone(as_array(value, "values")), value)
 
 
 def _as_given(total: Any, given: Any) -> Any:

@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.checks import (
+    as_array,
     ranks_disagree,
     require_same_arrays,
     several,
     whole_number,
-    without_mask,
 )
 from daskpart.errors import InputError
 
@@ -93,7 +93,7 @@ class RankMessages:
         messages, what = [], f"rows of rank {self.rank}"
         for index in range(len(self.destinations)) if place is None else [place]:
             destination, positions = self.destinations[index], self.out_positions[index]
-            payload = without_mask(pack(value, positions), what)
+            payload = as_array(pack(value, positions), what)
             if payload.ndim == 0 or len(payload) != len(positions):
                 raise InputError(
                     f"Rank {self.rank} packed an array of shape {payload.shape} for "
@@ -194,7 +194,7 @@ def localise(rounds: list[RankRound], numbering: NDArray[Any]) -> list[RankMessa
     InputError
         If the numbering names an item twice, or lacks an item that the plan sends or receives.
     """
-    numbering = without_mask(numbering, "items of a numbering")
+    numbering = as_array(numbering, "items of a numbering")
     if numbering.ndim != 1 or not (
         np.issubdtype(numbering.dtype, np.integer) or not numbering.size
     ):

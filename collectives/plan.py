@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskpart._floor.archive import opened_npz
 from daskpart._floor.atomic import replacing
-from daskpart._floor.checks import require_like, whole_number, whole_numbers, without_mask
+from daskpart._floor.checks import as_array, require_like, whole_number, whole_numbers
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
@@ -377,7 +377,7 @@ def _check_items(items: NDArray[Any]) -> None:
 
 def as_int32(name: str, values: ArrayLike) -> NDArray[np.int32]:
     """Whole numbers that int32 has, as such: others would become something else."""
-    given = without_mask(values, name)
+    given = as_array(values, name)
     if given.ndim != 1:
         raise InputError(f"{name} of messages: give one number each, got shape {given.shape}")
     if given.dtype == np.int32:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskpart._floor.checks import without_mask
+from daskpart._floor.checks import as_array
 from daskpart.errors import InputError
 
 from .plan import Plan, Round, steps_within
@@ -100,7 +100,7 @@ def _check_owners(
         raise InputError(
             "The connectivity has no owners; give owners= or use connectivity.with_random_owners()."
         )
-    owner = without_mask(owners, "owners")
+    owner = as_array(owners, "owners")
     if owner.shape != (n_items,) or not np.issubdtype(owner.dtype, np.integer):
         raise InputError(
             f"owners must be {n_items} integers, one an item; "

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.checks import require_same_arrays, without_mask
+from daskpart._floor.checks import as_array, require_same_arrays
 from daskpart.errors import InputError
 
 from .large_arrays import empty_like
@@ -87,7 +87,7 @@ class Reduction:
         InputError
             If the ranks disagree on shape or dtype; names the first two that do.
         """
-        arrays = [without_mask(value, f"values of rank {r}") for r, value in enumerate(values)]
+        arrays = [as_array(value, f"values of rank {r}") for r, value in enumerate(values)]
         for other in enumerate(arrays):
             require_same_arrays(f"an allreduce ({self.name})", (0, arrays[0]), other)
         total = self.alone(arrays[0]).copy()

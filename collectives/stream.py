@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.checks import whole_number, without_mask
+from daskpart._floor.checks import as_array, whole_number
 from daskpart.errors import InputError
 
 from .kernels_sparse import compress, mark, place, sparse_kernels, spread
@@ -413,7 +413,7 @@ def _from_sparse(data: Any, reduction: Reduction) -> Stream:
 def _from_pairs(data: tuple, reduction: Reduction) -> Stream:
     if len(data) != 3:
         raise InputError(f"Pairs are (indices, values, size); got a tuple of {len(data)}.")
-    indices, values = (without_mask(each, "pairs") for each in data[:2])
+    indices, values = (as_array(each, "pairs") for each in data[:2])
     size = whole_number(data[2], "size", 0, 2**62)
     if indices.ndim != 1 or indices.shape != values.shape:
         raise InputError(

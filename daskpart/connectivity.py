@@ -305,7 +305,7 @@ class Connectivity:
 
     def with_owners(self, owners: ArrayLike) -> Connectivity:
         """The same incidence with these owners, int[n_items]: any rank, -1 allowed where λ = 0."""
-        given = as_array(owners, "owner")
+        given = as_array(owners, "owners")
         if given.shape != (self.n_items,) or (given.size and given.dtype.kind not in "iu"):
             raise InputError(
                 f"owners of shape {given.shape} and type {given.dtype}: "

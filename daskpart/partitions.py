@@ -305,7 +305,7 @@ class Partition:
 
 
 def _checked_assignment(assignment: ArrayLike, n_parts: int) -> NDArray[np.int32]:
-    given = as_array(assignment, "part number")
+    given = as_array(assignment, "part numbers")
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise InputError(
             f"assignment of shape {given.shape} and type {given.dtype}: "

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskpart._floor.checks import whole_number, without_mask
+from daskpart._floor.checks import as_array, whole_number
 from daskpart.errors import InputError
 
 from .shard import FINISHED, ServerSpec
@@ -192,7 +192,7 @@ class ServerEndpoint(ABC):
             self._traffic.seconds_blocked += perf_counter() - begin
 
     def _checked_ids(self, ids: ArrayLike) -> NDArray[Any]:
-        array = without_mask(ids, "ids")
+        array = as_array(ids, "ids")
         if array.ndim == 1 and array.size == 0:
             return array.astype(np.int64)
         if array.ndim != 1 or array.dtype.kind not in "iu":
@@ -207,7 +207,7 @@ class ServerEndpoint(ABC):
         return array
 
     def _checked_rows(self, ids: NDArray[Any], rows: ArrayLike) -> NDArray[Any]:
-        spec, array = self._spec, without_mask(rows, "rows")
+        spec, array = self._spec, as_array(rows, "rows")
         if not len(ids) and array.shape == (0,):
             return np.empty((0, *spec.row_shape), spec.dtype)  # an empty list has no dtype
         shape = (len(ids), *spec.row_shape)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.checks import without_mask
+from daskpart._floor.checks import as_array
 from daskpart._floor.hashing import GOLDEN, mixed
 from daskpart.errors import InputError
 
@@ -83,7 +83,7 @@ def place_items(placement: Any, n_items: int, n_shards: int) -> Directory:
             f"placement is a partition into {parts} parts, the server has {n_shards} shards (one a "
             "rank): make both the same"
         )
-    owner = without_mask(getattr(placement, "assignment", placement), "shards of a placement")
+    owner = as_array(getattr(placement, "assignment", placement), "shards of a placement")
     if owner.shape != (n_items,) or owner.dtype.kind not in "iu":
         raise InputError(
             f"placement of shape {owner.shape} and dtype {owner.dtype}: give a whole number, the "

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskpart._floor.archive import opened_npz
 from daskpart._floor.atomic import replacing
-from daskpart._floor.checks import one_of, whole_number, without_mask
+from daskpart._floor.checks import as_array, one_of, whole_number
 from daskpart.collectives.communicator import Communicator, PerRank, unchanged
 from daskpart.collectives.transports import client_if_any
 from daskpart.collectives.transports.time_limits import time_limits
@@ -317,7 +317,7 @@ class ParameterServer:
 
     def _cut(self, values: ArrayLike, what: str) -> list[NDArray[Any]]:
         """Checked rows, cut into the rows of each shard."""
-        spec, given = self._spec, without_mask(values, what)
+        spec, given = self._spec, as_array(values, what)
         if given.ndim == 0 and given.dtype.kind in "biuf" and not given:
             given = np.zeros((), spec.dtype)  # 0 is of every dtype
         shape = (self.n_items, *spec.row_shape)

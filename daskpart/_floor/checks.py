@@ -115,13 +115,22 @@ def _as_float(value: object) -> float:
 
 
 def as_array(values: object, what: str) -> NDArray[Any]:
-    """`without_mask`, of values of which one is called `what`."""
-    return without_mask(values, f"{what}s")
+    """An array of any type; refused is what NumPy makes none of, or what it would unmask."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InputError(
+            f"{what} hold {np.ma.count_masked(values)} masked values: fill them (`filled`), or "
+            "leave them out"
+        )
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, RuntimeError) as error:  # uneven lists; a sparse array
+        kind = type(values).__name__
+        raise InputError(f"{what} are a {kind} of which NumPy makes no array: {error}") from error
 
 
 def real_numbers(values: object, what: str, n_dimensions: int = 1) -> NDArray[np.float64]:
     """A float64 array of so many dimensions, of finite numbers."""
-    given = as_array(values, what)
+    given = as_array(values, f"{what}s")
     if given.ndim != n_dimensions:
         raise InputError(
             f"{what}s have the shape {given.shape}: give an array of {n_dimensions} "
@@ -141,7 +150,7 @@ def real_numbers(values: object, what: str, n_dimensions: int = 1) -> NDArray[np
 
 def whole_numbers(values: ArrayLike, what: str) -> NDArray[np.int64]:
     """A one-dimensional array of whole numbers, as int64."""
-    array = as_array(values, what)
+    array = as_array(values, f"{what}s")
     if array.ndim != 1:
         raise InputError(f"{what}s have {array.ndim} dimensions: give a one-dimensional array")
     if array.size == 0:
@@ -178,7 +187,7 @@ def amounts(values: ArrayLike | None, length: int, what: str) -> NDArray[np.int6
 
 def ids_below(values: ArrayLike, limit: int, what: str) -> NDArray[np.int32]:
     """A one-dimensional array of numbers from 0 to `limit` - 1, as int32."""
-    given = as_array(values, what)
+    given = as_array(values, f"{what}s")
     ids = given if given.ndim == 1 and given.dtype == np.int32 else whole_numbers(given, what)
     if ids.size and (ids.min() < 0 or ids.max() >= limit):
         wrong = ids.min() if ids.min() < 0 else ids.max()
@@ -204,20 +213,6 @@ def require_hypergraph(given: object) -> None:
     """Refuse what is no `Hypergraph`, above all the data of which one could be made."""
     wanted = "a Hypergraph, of data Hypergraph.column_net(data)"
     require_like(given, "hypergraph", ("net_pointer",), wanted)
-
-
-def without_mask(values: object, what: str) -> NDArray[Any]:
-    """An array of any type; refused is what NumPy makes none of, or what it would unmask."""
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise InputError(
-            f"{what} hold {np.ma.count_masked(values)} masked values: fill them (`filled`), or "
-            "leave them out"
-        )
-    try:
-        return np.asarray(values)
-    except (ValueError, TypeError, RuntimeError) as error:  # uneven lists; a sparse array
-        kind = type(values).__name__
-        raise InputError(f"{what} are a {kind} of which NumPy makes no array: {error}") from error
 
 
 def ranks_disagree(what: str, one: tuple[int, str], other: tuple[int, str]) -> InputError:

@@ -120,7 +120,7 @@ def as_values(values: npt.ArrayLike, what: str = "ratings") -> npt.NDArray[Any]:
     InputError
         The values are not real numbers.
     """
-    array = as_array(values, "rating")
+    array = as_array(values, what)
     if array.dtype.kind not in "fiub":
         raise InputError(
             f"{what} of dtype {array.dtype} were given; allowed are real numbers. "

@@ -245,7 +245,7 @@ def from_coordinates(
     names = tuple(map(str, several(dims, "dims", "a name for each mode")))
     require_like({} if labels is None else labels, "labels", ("keys",), "a dict of labels by name")
     by_mode = several(coordinates, "coordinates", "an array for each mode")
-    indices = [as_array(index, "coordinate") for index in by_mode]
+    indices = [as_array(index, "coordinates") for index in by_mode]
     numbers = as_values(values, "values")
     if numbers.ndim != 1:
         raise InputError(f"values have the shape {numbers.shape}: give one for each entry")
@@ -323,7 +323,7 @@ def columns_of(data: Any, values: Any = None) -> tuple[pandas.DataFrame, npt.NDA
         place = _value_column(frame)
         others = [column for column in range(frame.shape[1]) if column != place]
         return frame.iloc[:, others], number_column(frame.iloc[:, place], "a column 'value'")
-    numbers = as_array(values, "value")
+    numbers = as_array(values, "values")
     if numbers.shape != (len(frame),):
         raise InputError(
             f"values have shape {numbers.shape}, the DataFrame {len(frame)} lines: give one a line"

@@ -149,7 +149,7 @@ class _Drawn:
         seeds = getattr(self, "seeds", None)
         if seeds is None:
             return None
-        given = as_array(seeds, "seed")
+        given = as_array(seeds, "seeds")
         if given.dtype == np.bool_:
             raise InputError(
                 f"seeds are a mask of shape {given.shape}: give the numbers of the vertices, as by "

@@ -102,7 +102,7 @@ def embedding(values: ArrayLike, classes: ArrayLike, *, ax: Axes | None = None) 
     InputError
         If there is not a class for each vertex, or the embedding is not of numbers.
     """
-    rows, given = real_numbers(values, "value", 2), as_array(classes, "class label")
+    rows, given = real_numbers(values, "value", 2), as_array(classes, "class labels")
     if not rows.size or given.shape != rows.shape[:1]:
         raise InputError(f"an embedding of shape {rows.shape} and {given.shape} classes don't fit")
     lengths = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
