@@ -92,7 +92,7 @@ def allgather(
     InputError
         If blocks disagree with each other or with counts; names the ranks.
     """
-    rows = _row_counts(communicator.n_ranks, counts)
+    rows = _counts(counts, communicator.n_ranks)
     prepared, layouts = _prepared(communicator, "allgather", algorithm, rows, _of_blocks)
     held = communicator.map(_with_room, values, layouts, stacked=counts is None)
     return expand(communicator, prepared, held)
@@ -126,7 +126,7 @@ def reduce_scatter(
         Shape ``(*block)``, a plain number for blocks that are numbers, or ``(counts[rank], *row)``.
     """
     require_reduction(reduction)
-    rows = _row_counts(communicator.n_ranks, counts)
+    rows = _counts(counts, communicator.n_ranks)
     prepared, layouts = _prepared(
         communicator, "reduce-scatter", algorithm, rows, partial(_of_blocks, reduces=True)
     )
@@ -161,7 +161,7 @@ def alltoall(
     PerRank of arrays
         Shape ``(n_ranks, *block)``, or with counts ``(rows that the rank gets, *row)``.
     """
-    table = _exchange_counts(communicator.n_ranks, counts)
+    table = _counts(counts, communicator.n_ranks, communicator.n_ranks)
     prepared, layouts = _prepared(communicator, "alltoall", algorithm, table, _of_exchange)
     held = communicator.map(_with_room, values, layouts, own_first=True)
     held = expand(communicator, prepared, held)
@@ -277,25 +277,15 @@ def _shared_by_all(n_ranks: int, owners: NDArray[Any]) -> Plan:
     return expand_plan(shared)
 
 
-def _row_counts(n_ranks: int, counts: Sequence[int] | None) -> NDArray[np.int64]:
-    """Rows of each rank, one by default, checked."""
-    rows = np.ones(n_ranks, dtype=np.int64) if counts is None else np.asarray(counts)
-    if rows.shape != (n_ranks,) or rows.dtype.kind not in "iu" or rows.min() < 0:
+def _counts(counts: ArrayLike | None, *shape: int) -> NDArray[np.int64]:
+    """Rows of each rank, or from each rank to each rank; one by default, checked."""
+    rows = np.ones(shape, np.int64) if counts is None else as_array(counts, "counts")
+    if rows.shape != shape or rows.dtype.kind not in "iu" or rows.min() < 0:
         raise InputError(
-            f"counts must be {n_ranks} whole numbers from 0 on, rows of each rank; got {counts!r}."
+            f"counts must be {' × '.join(map(str, shape))} whole numbers from 0 on, rows "
+            f"{'of each rank' if len(shape) == 1 else 'from each rank to each'}; got {counts!r}."
         )
     return rows.astype(np.int64)
-
-
-def _exchange_counts(n_ranks: int, counts: ArrayLike | None) -> NDArray[np.int64]:
-    """Rows from each rank to each rank, one by default, checked."""
-    table = np.ones((n_ranks, n_ranks), np.int64) if counts is None else np.asarray(counts)
-    if table.shape != (n_ranks, n_ranks) or table.dtype.kind not in "iu" or table.min() < 0:
-        raise InputError(
-            f"counts must be {n_ranks} × {n_ranks} whole numbers from 0 on, rows from each rank to "
-            f"each; got shape {table.shape} of dtype {table.dtype}."
-        )
-    return table.astype(np.int64)
 
 
 # -- steps on one rank ---
