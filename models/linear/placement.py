@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart import parsa
+from daskpart._floor.distinct import distinct
 from daskpart.errors import InputError
 from daskpart.models.samples.files import FileSamples
 from daskpart.models.samples.problem import LazySamples, Samples
@@ -94,4 +95,4 @@ def random_rows(n_samples: int, n_ranks: int, random_state: int) -> Partition:
 def touched_features(problem: Any, partition: Partition) -> NDArray[np.int64]:
     """Distinct features of each rank's rows."""
     each = (problem.X[partition.members(rank)].indices for rank in range(partition.n_parts))
-    return np.array([len(np.unique(indices)) for indices in each])
+    return np.array([len(distinct(indices, problem.n_features)) for indices in each])

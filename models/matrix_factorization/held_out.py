@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.distinct import distinct
 from daskpart.collectives import Communicator, PerRank, Plan, PreparedPlan, expand
 from daskpart.models.base.held_out import root_mean
 
@@ -79,7 +80,8 @@ def with_held_out(plan: MFPlan, validation: Validation, keeps_best: bool = False
     items, ranks = columns, rank
     if plan.axis == "nonzeros":  # rows of both sides are shared
         items, ranks = np.concatenate((rows, columns)), np.tile(rank, 2)
-    key = np.unique(items.astype(np.int64) * plan.n_ranks + ranks)
+    key = items.astype(np.int64) * plan.n_ranks + ranks
+    key = distinct(key, int(key.max(initial=-1)) + 1)
     items, ranks = np.divmod(key, plan.n_ranks)
     lacking = ~plan.schedule.holds(items, ranks)
     held_out = HeldOutPlan(

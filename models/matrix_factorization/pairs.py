@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from daskpart._floor.checks import one_of
+from daskpart._floor.distinct import distinct
 from daskpart._floor.words import plural
 from daskpart.containers.matrix import Columns, LabelledMatrix, is_dask_frame, pair_columns
 from daskpart.errors import DaskpartWarning, InputError
@@ -134,7 +135,7 @@ def side_positions(
     entries: np.ndarray, labels: np.ndarray | None, index: LabelIndex, unknown: str | None = None
 ) -> np.ndarray:
     """Positions in the model of `entries`, which count along an axis with `labels` (or none)."""
-    used = np.unique(entries)
+    used = distinct(entries, int(entries.max(initial=-1)) + 1)
     if labels is None:  # unlabelled: a position means the same here and in the model
         index = LabelIndex(None, index.n, index.name)
         return _looked_up(index, used, unknown)[np.searchsorted(used, entries)]
