@@ -24,9 +24,9 @@ from daskpart.errors import InputError
 
 from .communicator import PerRank
 from .cost_model import CostModel, Problem
-from .reduction import Reduction
+from .reduction import Reduction, require_reduction
 from .sparse_steps import require_free_choice
-from .stream import Stream
+from .stream import Stream, stream_of
 from .transports.graph import GraphCommunicator, Node
 from .transports.measures import UNMEASURED
 
@@ -74,6 +74,10 @@ def allreduce_array(
 ) -> da.Array:
     """What `allreduce`, `sparse_allreduce` itself, does on ranks, as tasks; the options are its."""
     n_ranks = _checked_blocks(x)
+    require_reduction(reduction)
+    as_block = Stream.to_numpy if isinstance(x._meta, np.ndarray) else Stream.to_coo
+    # blocks like this one, of no entries, are what comes out; and what cannot go in is told now
+    meta = as_block(stream_of(x._meta, reduction=reduction))
     expected_density = finite_number(expected_density, "expected_density", most=1)
     model = model or TASK_GRAPH
     if options["algorithm"] == "auto":
@@ -88,12 +92,11 @@ def allreduce_array(
     streams = allreduce(writer, blocks, reduction, model=model, **options)
     tasks, keys = writer.written(streams)
     name = f"sparse-allreduce-{token}"
-    as_block = Stream.to_numpy if isinstance(x._meta, np.ndarray) else Stream.to_coo
     for rank, key in enumerate(keys):
         block = (name, rank, *last)
         tasks[block] = Task(block, as_block, TaskRef(key))
     graph = HighLevelGraph.from_collections(name, tasks, dependencies=[x])
-    return da.Array(graph, name, x.chunks, meta=x._meta)
+    return da.Array(graph, name, x.chunks, meta=meta)
 
 
 def _checked_blocks(x: da.Array) -> int:

@@ -469,6 +469,15 @@ def test_two_reductions_of_one_name_on_one_dask_array(algorithm):
     np.testing.assert_array_equal(found[1][0], blocks.max(0))
 
 
+def test_blocks_of_another_sparse_form():
+    """The result says what its blocks are, and they are that."""
+    x = da.from_array(sparse.GCXS.from_numpy(np.eye(3)), chunks=(1, -1))
+    total = sparse_allreduce(x, algorithm="butterfly", switch_density=SWITCH)
+    assert isinstance(total._meta, sparse.COO) and total._meta.dtype == x.dtype
+    assert isinstance(total.blocks[0].compute(scheduler="synchronous"), sparse.COO)
+    np.testing.assert_array_equal(total.compute(scheduler="synchronous").todense(), np.ones((3, 3)))
+
+
 def test_arrays_that_do_not_fit():
     x = da.zeros((4, 6), chunks=(1, 3))
     with pytest.raises(InputError, match=r"cut into \(4, 2\) blocks"):
@@ -480,6 +489,12 @@ def test_arrays_that_do_not_fit():
     for wrong in (2, "much"):
         with pytest.raises(InputError, match=f"expected_density is {wrong!r}: give a"):
             sparse_allreduce(da.zeros((4, 6), chunks=(1, -1)), expected_density=wrong)
+    with pytest.raises(InputError, match="got complex128"):  # at once, and not of a task
+        sparse_allreduce(da.zeros((2, 6), chunks=(1, -1), dtype=complex))
+    with pytest.raises(InputError, match=r"fill value is 0\.0, but the neutral element of max"):
+        sparse_allreduce(da.from_array(sparse.zeros((2, 6)), chunks=(1, -1)), reduction=MAX)
+    with pytest.raises(InputError, match="reduction is 'sum'"):
+        sparse_allreduce(da.zeros((2, 6), chunks=(1, -1)), reduction="sum")
     with pytest.raises(InputError, match="got list and NoneType"):
         sparse_allreduce([1, 2])
     with pytest.raises(InputError, match="needs the ranks' values"), LocalCommunicator(2) as ranks:
