@@ -38,6 +38,8 @@ class _CP(Model):
         click.Option(["--names"], metavar="A,B,…",
                      help="Names of the modes, in order; of a table, its columns that are modes."),
         click.Option(["--value"], metavar="NAME", help="Column of a table that has the values."),
+        click.Option(["--zero-based"], is_flag=True,
+                     help="Indices of a .tns file begin at 0; else at 1, but for modes with a 0."),
         click.Option(["--labels"], metavar="MODE=FILE", multiple=True,
                      help="Names of the indices of a mode, one a line; may be repeated."),
     )  # fmt: skip
@@ -57,7 +59,8 @@ class _CP(Model):
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read, and name modes and indices."""
-        options = {name: given[name] for name in ("names", "labels", "missing", "value")}
+        how = ("names", "labels", "missing", "value", "zero_based")
+        options = {name: given[name] for name in how}
         tensor = load_tensor(source, given["format"], **options)
         return Data(tensor, [in_words(tensor, source)])
 

@@ -196,6 +196,7 @@ def load_tensor(
     labels: Sequence[str],
     missing: Missing = "zero",
     value: str | None = None,
+    zero_based: bool = False,
 ) -> LabelledTensor:
     """Read a tensor and name its modes.
 
@@ -211,13 +212,15 @@ def load_tensor(
         What is not in the file; zeros that are count where it is unknown.
     value : str, optional
         Column of a table that has the values.
+    zero_based : bool
+        Whether indices of a .tns file begin at 0 in all modes.
 
     Raises
     ------
     InputError
         Absent or damaged files, another number of names, or fewer labels than indices.
     """
-    tensor = _tensor(source, format, names, missing, value)
+    tensor = _tensor(source, format, names, missing, value, zero_based)
     known = dict(tensor.labels)
     for entry in labels:
         mode, equals, path = entry.partition("=")
@@ -231,16 +234,24 @@ def load_tensor(
 
 
 def _tensor(
-    source: str, format: str | None, names: str | None, missing: Missing, value: str | None
+    source: str,
+    format: str | None,
+    names: str | None,
+    missing: Missing,
+    value: str | None,
+    zero_based: bool,
 ) -> LabelledTensor:
-    if source != BUILT_IN and format is None and is_table(source):
+    is_columns = source != BUILT_IN and format is None and is_table(source)
+    if zero_based and (is_columns or source == BUILT_IN):
+        raise InputError(f"{source} is no .tns file: leave out --zero-based")
+    if is_columns:
         return _of_columns(read_table(source), source, names, missing, value)
     if value is not None:
         raise InputError(f"--value names a column of a table; {source} is none")
     if source == BUILT_IN:
         data: Any = load_matrix(source, format).to_xarray()
     else:
-        data = _read(source, format, TENSORS)
+        data = _read(source, format, TENSORS, of_tensor={"zero_based": True} if zero_based else {})
     if isinstance(data, Hypergraph):
         raise InputError(f"{source} holds a hypergraph; this command takes a tensor or a matrix")
     return _with_names(as_tensor(data, missing=missing), names)
@@ -387,6 +398,7 @@ def _read(
     among: Sequence[str] = (*FORMATS,),
     of_table: Mapping[str, Any] = {},
     of_events: Mapping[str, Any] = {},
+    of_tensor: Mapping[str, Any] = {},
     table: str | None = None,
 ) -> Any:
     """What the reader gives; its errors name the option of the command, and formats `among`."""
@@ -401,7 +413,9 @@ def _read(
             chosen = table
         if of_table and chosen not in _HAVE_COLUMNS:
             raise InputError(f"{source} is read as {chosen}, no table: leave out {_OF_TABLES}")
-        options = {**of_table, **(of_events if chosen in _MAY_REPEAT else {})}
+        if of_tensor and chosen != "tns":
+            raise InputError(f"{source} is read as {chosen}, no .tns file: leave out --zero-based")
+        options = {**of_table, **(of_events if chosen in _MAY_REPEAT else {}), **of_tensor}
         return sparse_inside(read(source, chosen, **options), source)
     except ReadError as error:
         words = str(error).replace("format= ", "--format ").replace("format=", "--format ")

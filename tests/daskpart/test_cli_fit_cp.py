@@ -222,6 +222,21 @@ def test_what_cannot_be_is_refused(tensor_file, tmp_path, capsys, run_cli, argum
     assert words in capsys.readouterr().err
 
 
+def test_a_file_may_be_said_to_be_0_based(tmp_path, capsys, run_cli):
+    """Its second mode has no index 0: it would be read as 1-based, beside the others."""
+    path, table = tmp_path / "X.tns", tmp_path / "X.csv"
+    path.write_text("0 1 0 1\n1 2 1 2\n2 1 1 3\n")
+    assert load_tensor(str(path), None, None, (), zero_based=True).shape == (3, 3, 2)
+    out, few = tmp_path / "run", ("--n-components", 1, "--max-iter", 1, "--no-plots")
+    assert run_cli("fit", "cp", path, "--zero-based", *few, "--out", out) == 0
+    told = capsys.readouterr()
+    assert "3 × 3 × 2" in told.out and "0-based" not in told.err
+    table.write_text("a,b,value\n0,1,2\n")
+    for other in (table, "python-source"):
+        assert run_cli("fit", "cp", other, "--zero-based", "--out", out) == 2
+        assert "leave out --zero-based" in capsys.readouterr().err
+
+
 def test_labels_that_end_early(tensor_file, tmp_path, capsys, run_cli):
     short = tmp_path / "short.txt"
     short.write_text("a\nb\n")
