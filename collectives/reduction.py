@@ -58,7 +58,13 @@ class Reduction:
         if low.dtype.kind in "USV":
             raise self._refused(low.dtype)
         if not isinstance(self.combine, np.ufunc):
-            return np.asarray(self.combine(low, high), low.dtype)
+            found = np.asarray(self.combine(low, high), low.dtype)
+            if found.shape != low.shape:  # which NumPy would make fit
+                raise InputError(
+                    f"combine of {self.name!r} made shape {found.shape} of two arrays of shape "
+                    f"{low.shape}: give a function that combines element by element"
+                )
+            return found
         out = empty_like(low) if out is None else out
         try:
             return self.combine(low, high, out=out, casting="unsafe")

@@ -26,6 +26,7 @@ from daskpart.collectives import (
     MIN,
     SUM,
     LocalCommunicator,
+    Reduction,
     allgather,
     allreduce,
     alltoall,
@@ -95,6 +96,20 @@ def test_allreduce_and_barrier(make_communicator):
     barrier(communicator)
     assert communicator.counters.of("barrier")["messages_sent"].tolist() == [2, 1, 1]
     assert communicator.counters.rows_sent.sum() == 0
+
+
+def first_of_all(low, high):
+    return (low + high).ravel()[:1]
+
+
+def test_a_reduction_that_makes_another_shape_is_refused(make_communicator):
+    """NumPy would write its one row over all."""
+    communicator = make_communicator(2)
+    wrong = Reduction("first", first_of_all, 0)
+    for collective in (allreduce, hypercube_allreduce, reduce_scatter):
+        rows = communicator.values([np.ones((2, 3))] * 2)
+        with pytest.raises(InputError, match=r"combine of 'first' made shape \(1,\) of"):
+            communicator.settle(collective(communicator, rows, reduction=wrong))
 
 
 @pytest.mark.parametrize("reduction", [SUM, MAX])
