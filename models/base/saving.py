@@ -110,6 +110,11 @@ def load_model(cls: type[_Model], path: str | os.PathLike) -> _Model:
 
 
 def _header(folder: Path) -> dict[str, Any]:
+    if folder.is_file():
+        raise ReadError(f"{folder} is a file, and a saved model is a folder: unpack it first.")
+    of_run = folder / "model"
+    if not (folder / _HEADER).exists() and (of_run / _HEADER).exists():
+        raise ReadError(f"{folder} is the folder of a run, the model in it is {of_run}: load that.")
     try:
         header = json.loads((folder / _HEADER).read_text())
         wanted = {"format", "class", "version", "parameters", "results"}

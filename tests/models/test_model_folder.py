@@ -304,6 +304,12 @@ def test_load_refuses_what_it_cannot_trust(model, tmp_path):
     file.write_text("{")
     with pytest.raises(ReadError, match="holds no saved model"):
         Model.load(tmp_path / "model")
+    with pytest.raises(
+        ReadError, match=r"is the folder of a run, the model in it is .*model: load"
+    ):
+        Model.load(tmp_path)
+    with pytest.raises(ReadError, match="is a file, and a saved model is a folder: unpack it"):
+        Model.load(file)
     file.write_text(json.dumps(header))
     (tmp_path / "model" / "arrays.npz").write_bytes(b"x")
     with pytest.raises(ReadError, match=r"arrays\.npz cannot be read"):
