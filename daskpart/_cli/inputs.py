@@ -14,7 +14,8 @@ import numpy as np
 
 from daskpart._floor.checks import needs_pyarrow
 from daskpart._floor.words import counted, plural
-from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix, number_column
+from daskpart.containers.column_names import Columns
+from daskpart.containers.matrix import LabelledMatrix, as_matrix, number_column
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.containers.tensor import columns_of as columns_of_frame
 from daskpart.errors import InputError, ReadError

@@ -1,6 +1,7 @@
 """Any container of sparse data as sorted coordinates: matrices of ratings, tensors of counts.
 
 coordinates   what both share: checks, one stable counting sort, one value a cell
+column_names  which columns of a table are users, items, ratings
 matrix        `as_matrix`: what is not stored is unknown, a stored zero is known
 tensor        `as_tensor`: what is not stored is 0
 dask_blocks   what the chunks of a Dask array share, and their nonzeros by part, where they are

@@ -15,9 +15,8 @@ the same triples in the same order, so nothing downstream depends on where the d
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +27,7 @@ from daskpart._floor.checks import one_of
 from daskpart._floor.words import counted, not_read
 from daskpart.errors import DaskpartWarning, InputError
 
+from .column_names import Columns, rating_columns
 from .coordinates import (
     Entries,
     as_labels,
@@ -55,7 +55,6 @@ _ACCEPTED = (
     "any of these, a pandas or Dask DataFrame with the columns (user, item, rating), or a list of "
     "such records"
 )
-Columns: TypeAlias = tuple[str | None, str | None, str | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -398,21 +397,6 @@ def xarray_labels(array: xarray.DataArray) -> tuple[Any, ...]:
     return row_labels, column_labels, row_name, column_name
 
 
-# as `plain_word` has them
-COLUMN_NAMES = (
-    {"user", "userid", "uid", "reviewerid", "customer", "customerid"},
-    {"item", "itemid", "iid", "movie", "movieid", "product", "productid", "asin", "film", "book",
-     "bookid", "isbn", "artist", "artistid", "track", "trackid"},
-    {"rating", "ratings", "stars", "score", "overall"},
-)  # fmt: skip
-EDGE_COLUMN_NAMES = (
-    {"source", "sourceid", "src", "from", "fromid", "fromnode", "fromnodeid", "u"},
-    {"target", "targetid", "dst", "dest", "destination", "to", "toid", "tonode", "tonodeid", "v"},
-    {"weight", "w", "value"},
-)
-TIMES = {"timestamp", "time", "date", "datetime", "unixreviewtime"}
-
-
 def frame_triples(
     frame: Any, columns: Columns = (None, None, None), events: bool = False
 ) -> tuple[Any, ...]:
@@ -431,105 +415,6 @@ def frame_triples(
     row_name, column_name = (str(frame.columns[side]) for side in (0, 1))
     shape = (len(row_labels), len(column_labels))
     return rows, items, values, shape, row_labels, column_labels, row_name, column_name
-
-
-def pair_columns(frame: Any, columns: Columns = (None, None, None)) -> tuple[int, int] | None:
-    """Places of user and item: by names that people use, else the first two of a few columns.
-
-    None where neither tells.
-    """
-    plain, found = _named_columns(frame, columns)
-    if all(len(places) == 1 for places in found[:2]):
-        return found[0][0], found[1][0]
-    few = len(plain) in (2, 3) or (len(plain) == 4 and plain[3] in TIMES)
-    return (0, 1) if few and in_their_order(found) else None
-
-
-def time_column(frame: Any) -> Any:
-    """The name of the one column that says when, by names that people use; None without one."""
-    places = [at for at, name in enumerate(map(plain_word, frame.columns)) if name in TIMES]
-    return frame.columns[places[0]] if len(places) == 1 else None
-
-
-def plain_word(name: object) -> str:
-    """The name of a column in its plainest form: user-id, "User ID" and userId are userid."""
-    return "".join(filter(str.isalnum, str(name).lower()))
-
-
-def in_their_order(found: Sequence[Sequence[int]]) -> bool:
-    """Whether no name says that a column is another one than its place does."""
-    return all(set(places) <= {place} for place, places in enumerate(found))
-
-
-def column_behind(plain: Sequence[str], user: int, item: int) -> int | None:
-    """The place of the rating that nobody knows by its name: the only other column, behind both.
-
-    `plain` are the names in their plainest form; a column that says when is none.
-    """
-    others = [at for at, name in enumerate(plain) if at not in (user, item) and name not in TIMES]
-    return others[0] if len(others) == 1 and others[0] > max(user, item) else None
-
-
-def _named_columns(frame: Any, columns: Columns) -> tuple[list[str], list[list[int]]]:
-    """Names in their plainest form, and the places of names for user, item and rating."""
-    # a column of dates says when, whatever it is called
-    times = [getattr(dtype, "kind", "O") == "M" for dtype in frame.dtypes]
-    names, found = [*map(str, frame.columns)], []
-    plain = ["date" if is_time else plain_word(n) for n, is_time in zip(names, times, strict=True)]
-    for given, known in zip(columns, COLUMN_NAMES, strict=True):
-        if given is None:
-            taken = [at for at, name in enumerate(plain) if name in known]
-            found.append([at for at in taken if names[at] not in columns])
-        elif names.count(str(given)) == 1:
-            found.append([names.index(str(given))])
-        else:
-            raise InputError(
-                f"the DataFrame has {names.count(str(given)) or 'no'} columns called {given!r}, "
-                f"which was given as a name; it has {_shown(names)}"
-            )
-    return plain, found
-
-
-def _shown(names: list[str]) -> str:
-    return ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
-
-
-def rating_columns(
-    frame: Any, columns: Columns = (None, None, None), events: bool = False
-) -> tuple[int, int, int | None]:
-    """Places of user, item and rating: given, by names that people use, or the first three columns.
-
-    Where names tell user and item, the only other column is the rating if it stands behind both. A
-    fourth column may say when; it is not read. With `events` there may be no rating (None).
-
-    Raises
-    ------
-    InputError
-        Nothing tells which is which, or a name that was given is not there.
-    """
-    names = [str(name) for name in frame.columns]
-    plain, found = _named_columns(frame, columns)
-    if all(len(places) == 1 for places in found):
-        return found[0][0], found[1][0], found[2][0]
-    if events and len(found[0]) == len(found[1]) == 1 and not found[2]:
-        return found[0][0], found[1][0], None
-    if len(found[0]) == len(found[1]) == 1 and not found[2]:
-        behind = column_behind(plain, found[0][0], found[1][0])
-        if behind is not None:
-            return found[0][0], found[1][0], behind
-    times = len(names) > 2 and plain[-1] in TIMES
-    nobody_said = all(each is None for each in columns) and in_their_order(found)
-    if nobody_said and events and len(names) - times == 2:
-        return 0, 1, None
-    if nobody_said and len(names) - (times and len(names) == 4) == 3:
-        return 0, 1, 2
-    shown = _shown(names)
-    raise InputError(
-        f"a DataFrame with the columns {shown} was given; allowed are the columns 'user', 'item' "
-        "and 'rating' (and others, ignored), or exactly three in that order and a timestamp. "
-        "Rename, select, or say which they are: user=, item=, rating=. Of a table with a column "
-        "for each item, table.stack().dropna().reset_index() has such lines"
-    )
 
 
 def factorized_column(

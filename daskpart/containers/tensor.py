@@ -30,6 +30,7 @@ from daskpart._floor.tables import html_table, text_table
 from daskpart._floor.words import not_read
 from daskpart.errors import DaskpartWarning, InputError
 
+from .column_names import plain_word
 from .coordinates import (
     Entries,
     as_labels,
@@ -43,7 +44,7 @@ from .coordinates import (
     refuse_outside,
     scipy_entries,
 )
-from .matrix import LabelledMatrix, factorized_column, is_dask_frame, number_column, plain_word
+from .matrix import LabelledMatrix, factorized_column, is_dask_frame, number_column
 
 if TYPE_CHECKING:
     import pandas

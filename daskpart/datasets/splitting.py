@@ -20,13 +20,8 @@ import xarray
 from pandas.api.types import is_scalar
 
 from daskpart._floor.checks import fraction, random_generator, whole_number
-from daskpart.containers.matrix import (
-    LabelledMatrix,
-    pair_columns,
-    sparse_triples,
-    time_column,
-    without_repeats,
-)
+from daskpart.containers.column_names import pair_columns, time_column
+from daskpart.containers.matrix import LabelledMatrix, sparse_triples, without_repeats
 from daskpart.errors import DaskpartWarning, InputError
 
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from os import PathLike
 from pathlib import PurePath
 
-from daskpart.containers.matrix import COLUMN_NAMES, EDGE_COLUMN_NAMES, plain_word
+from daskpart.containers.column_names import COLUMN_NAMES, EDGE_COLUMN_NAMES, plain_word
 from daskpart.errors import ReadError
 
 from .messages import listed
@@ -44,6 +44,7 @@ _CERTAIN_SUFFIXES = {
 }  # fmt: skip
 _TABLE_SUFFIXES = {".csv", ".tsv", ".dat"}
 _FOREIGN_SUFFIXES = {".json", ".zip", ".tar", ".h5", ".npy", ".pkl"}
+_SPREADSHEETS = {".xlsx", ".xls", ".ods"}
 _RATING_NAME = re.compile(r"rating|(^|\.)u\.data$|(^|\.)u[0-9ab]\.(base|test)$")
 _LIBSVM_LINE = re.compile(
     r"[+-]?[\d.]+(e[+-]?\d+)?(\s+qid:\d+)?(\s+\d+:\S+)*\s*(#.*)?", re.IGNORECASE
@@ -141,6 +142,11 @@ def detect(
     if certain is not None:
         return certain
     start = head(path, 64)
+    if suffix in _SPREADSHEETS:
+        raise ReadError(
+            f"{path}: spreadsheets are not read: save the table as CSV or Parquet, or give the "
+            "DataFrame that pandas.read_excel makes of it"
+        )
     for magic, found in _MAGIC.items():
         if start.startswith(magic):
             return found

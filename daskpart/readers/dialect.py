@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from numbers import Real
 
 from daskpart._floor.checks import several
-from daskpart.containers.matrix import (
+from daskpart.containers.column_names import (
     EDGE_COLUMN_NAMES,
     TIMES,
     column_behind,

@@ -17,8 +17,8 @@ import pandas
 import xarray
 
 from daskpart._floor.checks import needs_pyarrow
+from daskpart.containers.column_names import plain_word
 from daskpart.containers.coordinates import as_labels
-from daskpart.containers.matrix import plain_word
 from daskpart.errors import InputError, ReadError
 
 from .assembly import cast_values, expected_value, labelled, value_type

@@ -23,7 +23,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from daskpart.containers.matrix import Columns, LabelledMatrix
+from daskpart.containers.column_names import Columns
+from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit

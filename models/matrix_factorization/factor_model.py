@@ -20,7 +20,8 @@ import xarray as xr
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix
+from daskpart.containers.column_names import Columns
+from daskpart.containers.matrix import LabelledMatrix, as_matrix
 from daskpart.errors import InputError
 from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.labels import as_set

@@ -13,14 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import daskpart
+from daskpart.containers.column_names import pair_columns, rating_columns, time_column
 from daskpart.containers.coordinates import as_labels, stable_order
-from daskpart.containers.matrix import (
-    LabelledMatrix,
-    as_matrix,
-    from_triples,
-    pair_columns,
-    rating_columns,
-)
+from daskpart.containers.matrix import LabelledMatrix, as_matrix, from_triples
 from daskpart.errors import DaskpartWarning, InputError
 
 SHAPE = (13, 9)
@@ -197,6 +192,8 @@ def test_a_column_of_dates_says_when_whatever_it_is_called(unit):
     frame = pd.DataFrame({"Kunde": ["b", "a"], "Artikel": [1, 2], "Sterne": [4.0, 5.0]})
     dated = frame.assign(Datum=pd.Series(["2026-01-02", "2026-01-03"]).astype(unit))
     assert same(as_matrix(dated), as_matrix(frame))
+    assert time_column(dated) == "Datum" and time_column(frame) is None
+    assert time_column(dated.assign(timestamp=[1, 2])) == "timestamp"
     clicks = dated.drop(columns="Sterne")
     assert rating_columns(clicks, events=True) == (0, 1, None)
     with pytest.raises(InputError, match=r"'Datum' holds datetime64"):
