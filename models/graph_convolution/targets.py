@@ -142,8 +142,8 @@ def class_targets(y: Any, classes: Any = None, *, to_judge: bool = False) -> Tar
     known = given[~unknown]
     if given.dtype == object and len({type(label) for label in known}) == 1:
         known = np.array(known.tolist())
-    elif given.dtype.kind == "f":
-        known = known.astype(np.int64) if unknown.any() else known
+    if known.dtype.kind == "f" and unknown.any():  # whole numbers, which NaN had made floats
+        known = known.astype(np.int64)
     with sorting_labels(known):
         found, codes = np.unique(known, return_inverse=True)
     if classes is not None:

@@ -53,6 +53,13 @@ def test_names_stay_where_there_are_no_edges():
     assert model(max_iter=1).fit(None, [0, 1, 0], graph=alone).predict().index.tolist() == [*"abc"]
 
 
+@pytest.mark.parametrize("dtype", [float, object])
+def test_whole_numbers_that_nan_made_floats_are_whole_again(dtype):
+    """As those of a file of labels, some of which are then held out."""
+    found = class_targets(np.array([1.0, np.nan, 0.0], dtype)).classes
+    assert found.dtype == np.int64 and found.tolist() == [0, 1]
+
+
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=2, max_size=20))
 def test_masked_labels_are_unlabelled(drawn):
