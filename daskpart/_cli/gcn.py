@@ -15,6 +15,7 @@ from daskpart.errors import InputError
 from daskpart.models.graph_convolution.vertex_names import in_order, rows_by_name
 from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
+from daskpart.readers.detection import detect
 from daskpart.readers.streams import location
 
 from .classes import draw_confusion, draw_learning, judged, most_frequent
@@ -41,7 +42,8 @@ class _GCN(Model):
     GRAPH is a file of edges (source target [weight], by number or by name, with or without a
     header), a square matrix (Matrix Market, .npz), a METIS graph (.graph), or python-source, the
     built-in data: which module of Python's standard library imports which, with the names that
-    they use as features and their packages as labels. All but python-source needs --labels.
+    they use as features and their packages as labels. An .npz may have features and labels beside
+    its edges (adj_indptr, …); all others need --labels.
 
     An edge counts from its source to its target, as row and column of a matrix do, unless
     --symmetrize is given: vertex i reads the features of those that its row names.
@@ -54,10 +56,10 @@ class _GCN(Model):
         format_of(GRAPHS),
         click.Option(["--features"], metavar="FILE",
                      help="Of the vertices: .npy, .npz, .mtx, or a table (.csv, .parquet), whose "
-                     "first column may name them.  [default: identity]"),
+                     "first column may name them.  [default: those in GRAPH, else identity]"),
         click.Option(["--labels"], metavar="FILE",
                      help="A label a line, in the order of the vertices, -1: unlabelled; or the "
-                     "name and the label of those that have one."),
+                     "name and the label of those that have one.  [default: those in GRAPH]"),
         number("--test-fraction", 0.2, "Share of the labelled vertices to judge by.", SHARE),
     )  # fmt: skip
     words: ClassVar[dict[str, str]] = {
@@ -213,15 +215,29 @@ def _read(source: str, given: dict[str, Any]) -> tuple[Any, Any, pd.Series]:
         packages[label.to_numpy() < 0] = None
         y = pd.Series(packages, index=label["module"].to_numpy())
         return modules["imports"], modules["counts"], y
-    if given["labels"] is None:
-        raise InputError("--labels is missing: a file with the labels of the vertices")
     graph = load_graph(source, given["format"])
+    features, labels = _beside_edges(source, given["format"])
+    if given["labels"] is None and labels is None:
+        raise InputError("--labels is missing: a file with the labels of the vertices")
     names = pd.Index(graph.coords[graph.dims[0]].values if hasattr(graph, "dims")
                      else np.arange(graph.shape[0]))  # fmt: skip
-    X = given["features"]
-    if X is not None:
-        X = _features(X, names)
-    return graph, X, _labels(given["labels"], names)
+    if given["features"] is not None:
+        features = _features(given["features"], names)
+    if given["labels"] is None:
+        return graph, features, pd.Series(labels, index=names)
+    return graph, features, _labels(given["labels"], names)
+
+
+def _beside_edges(source: str, format: str | None) -> tuple[Any, Any]:
+    """Features and labels that an .npz of a graph has beside its edges, None where it has none."""
+    place = location(source)
+    if (format or detect(place, GRAPHS, "edges")) != "npz":
+        return None, None
+    data = read(place, "npz")
+    if not hasattr(data, "data_vars"):
+        return None, None
+    features, labels = (data[n].data if n in data else None for n in ("features", "label"))
+    return features, labels
 
 
 def _labels(path: str, vertices: pd.Index) -> pd.Series:

@@ -134,6 +134,37 @@ def test_some_labels_must_be_left_to_train_on(files, capsys, run_cli):
     assert "--test-fraction 0.999999 holds out all" in capsys.readouterr().err
 
 
+def test_a_graph_may_bring_its_features_and_labels(tmp_path, capsys, run_cli):
+    """Those in files of their own go before them."""
+    n = 30
+    ring = (np.arange(n)[:, None] + [-1, 1]) % n
+    of_edges = {"adj_indptr": 2 * np.arange(n + 1), "adj_indices": ring.ravel()}
+    features = {"feat_indptr": np.arange(n + 1), "feat_indices": np.arange(n) % 3,
+                "feat_shape": [n, 3]}  # fmt: skip
+    labels = np.where(np.arange(n) < 20, np.arange(n) % 2, -1)
+    graph, other = tmp_path / "graph.npz", tmp_path / "y.txt"
+    np.savez(graph, **of_edges, **features, labels=labels)
+    other.write_text("1\n0\n" * 15)
+    given = (
+        "fit",
+        "gcn",
+        graph,
+        *SMALL,
+        "--no-plots",
+        "--test-fraction",
+        0,
+        "--out",
+        tmp_path / "o",
+    )
+    assert run_cli(*given) == 0
+    assert "30 vertices, 3 features, 20 labelled" in capsys.readouterr().out
+    assert run_cli(*given, "--labels", other) == 0
+    assert "30 vertices, 3 features, 30 labelled" in capsys.readouterr().out
+    np.savez(graph, **of_edges)
+    assert run_cli(*given) == 2
+    assert "--labels is missing" in capsys.readouterr().err
+
+
 def test_labels_must_be_given(files, capsys, run_cli):
     assert run_cli("fit", "gcn", files / "A.mtx", *SMALL) == 2
     assert "--labels is missing" in capsys.readouterr().err
