@@ -24,6 +24,7 @@ from dask.base import tokenize
 from numpy.typing import NDArray
 
 from daskpart._floor.archive import read_arrays, write_arrays
+from daskpart._floor.checks import as_array
 from daskpart.errors import InputError, ReadError
 from daskpart.partitions import Partition
 
@@ -160,12 +161,16 @@ class FitPlan:
                 f"the plan was made for other data ({self.fingerprint}) than these "
                 f"({fingerprint}); call plan(X) on what is fitted"
             )
-        odd = [name for name in self.settings if name not in settings]
-        if odd:
-            raise InputError(
-                "the plan was made by another kind of model, or another version of daskpart: this "
-                f"model has no {', '.join(odd)}; make the plan anew"
-            )
+        for who, one, other in (
+            ("this model", self.settings, settings),
+            ("the plan", settings, self.settings),
+        ):
+            odd = [name for name in one if name not in other]
+            if odd:
+                raise InputError(
+                    "the plan was made by another kind of model, or another version of daskpart: "
+                    f"{who} has no {', '.join(odd)}; make the plan anew"
+                )
         for name, value in self.settings.items():
             if settings[name] != value:
                 raise InputError(
@@ -287,9 +292,9 @@ def given_assignment(partitioner: Any, n_vertices: int, n_ranks: int, what: str)
     Raises
     ------
     InputError
-        For another length, or parts outside 0 … n_ranks − 1.
+        For another length, or parts that are masked or outside 0 … n_ranks − 1.
     """
-    given = np.asarray(partitioner)
+    given = as_array(partitioner, "ranks of partitioner")
     if given.shape != (n_vertices,):
         raise InputError(
             f"partitioner is an array of shape {given.shape}; there are {n_vertices} {what}: give "

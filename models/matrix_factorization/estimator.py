@@ -25,6 +25,7 @@ from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
+from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.plan import ROW_PARTITIONERS, FitPlan, check_partitioner
 from daskpart.models.base.problem import check_components
 from daskpart.models.base.progress import Measure
@@ -41,6 +42,7 @@ from .growing import continues, grown, joined, new_rows_distance
 from .held_out import with_held_out
 from .pasgd import RowLayout
 from .plan import MFPlan, plan_fit, rank_seen, rank_weights
+from .predicting import checked_clip
 from .problem import Ratings
 from .recommending import Recommender, ndcg_of_events, seen_pattern
 from .state import MFState
@@ -345,7 +347,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
         InputError
             For users or items that the model does not know, or when none is left.
         """
-        if self.loss == "bpr":
+        if as_fitted(self, "loss").loss == "bpr":
             return self._ndcg(X, unknown)
         return super().score(X, y, unknown=unknown)
 
@@ -357,17 +359,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
             raise InputError('schedule="gasgd" cuts single ratings: leave axis out')
         if self.loss == "bpr":
             self._check_bpr()
-        clip = self._clip()
-        if not isinstance(clip, bool):
-            try:
-                low, high = map(float, clip)
-            except (TypeError, ValueError):
-                low, high = 0.0, 0.0
-            if not low < high:
-                raise InputError(
-                    f"clip={self.clip!r}; give True, which means the range of the ratings, or "
-                    "(low, high)"
-                )
+        checked_clip(self.clip)
 
     def _check_bpr(self) -> None:
         if self.schedule == "gasgd" or self.axis != "rows":
@@ -375,7 +367,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
                 'loss="bpr" needs all events of a user on one rank, to know what is unseen: leave '
                 'axis out, and take schedule "pasgd" or "dsgd"'
             )
-        if self._clip() is not False:
+        if checked_clip(self.clip) is not False:
             raise InputError('scores of loss="bpr" have no range to clip to: leave clip out')
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Ratings:
@@ -412,7 +404,6 @@ class MatrixFactorization(Recommender, DistributedEstimator):
             axis=self.axis,
             averaging=self.averaging,
             layout=RowLayout(int(self.n_components), bool(self.biases), self._rate().per_row),
-            rating_bytes=12 + 4 * (problem.weights is not None) + 4 * (self.loss == "bpr"),
             random_state=random_state,
             steps=int(self.max_iter),
             transport=transport,
@@ -458,6 +449,9 @@ class MatrixFactorization(Recommender, DistributedEstimator):
         return replace(state, learning_rate_state=memory)
 
     def _plan_of_fit(self, plan: MFPlan, problem: Ratings) -> MFPlan:
+        # a plan does not ask for weights, nor by which loss
+        more = (problem.weights is not None) + (self.loss == "bpr")
+        plan = replace(plan, rating_bytes=12 + 4 * more)
         if problem.validation is None or self.loss == "bpr":
             return replace(plan, held_out=None)
         return with_held_out(plan, problem.validation, self.patience is not None)
@@ -468,12 +462,12 @@ class MatrixFactorization(Recommender, DistributedEstimator):
             state.unit if state.epoch else None, loss=self.loss,
             nonnegative=bool(self.nonnegative), weights=rank_weights(plan, problem.weights),
             seen_before=rank_seen(plan, problem.seen_before) if self.loss == "bpr" else None,
-            validation=problem.validation, clip=self._clip(),
+            validation=problem.validation, clip=checked_clip(self.clip),
             watch=None if self.loss == "bpr" else self._watch(),
         )  # fmt: skip
 
     def _new_rows(self, X_new: Any) -> Any:
-        if self.loss == "bpr":
+        if as_fitted(self, "loss").loss == "bpr":
             raise InputError(
                 'loss="bpr" has no closed form for new users: add them by partial_fit, with '
                 "labels, or take ImplicitFactorization"

@@ -28,7 +28,7 @@ from daskpart.models.base.labels import as_set
 
 from .fold_in import solve_rows
 from .pairs import entry_positions, is_pairs, item_positions, pair_positions
-from .predicting import predictions
+from .predicting import checked_clip, predictions
 from .state import MFState
 
 _COMPONENT = "component"
@@ -193,16 +193,12 @@ class FactorModel(TransformerMixin):
     def _columns(self) -> Columns:
         return self.user, self.item, self.rating
 
-    def _clip(self) -> Any:
-        """`clip`, a flag of NumPy as one of Python."""
-        return bool(self.clip) if isinstance(self.clip, np.bool_) else self.clip
-
     def _ends(self) -> tuple[float, float] | None:
         """What predictions are clipped to."""
-        clip = self._clip()
+        clip = checked_clip(self.clip)
         if clip is True:
             return self._fitted().lowest, self._fitted().highest
-        return (float(clip[0]), float(clip[1])) if clip else None
+        return clip or None
 
     def _predicted(self, rows: np.ndarray, columns: np.ndarray, unknown: str) -> np.ndarray:
         predicted, ends = predictions(self._fitted(), rows, columns, unknown), self._ends()

@@ -6,10 +6,35 @@ one is unknown    μ + the bias of the other        or NaN
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+
+from daskpart.errors import InputError
 
 from .kernels.scoring import predict_pairs
 from .state import MFState
+
+
+def checked_clip(clip: Any) -> bool | tuple[float, float]:
+    """What predictions are clipped to: nothing, the range of the ratings, or (low, high).
+
+    Raises
+    ------
+    InputError
+        For anything else.
+    """
+    if isinstance(clip, bool | np.bool_):
+        return bool(clip)
+    try:
+        low, high = map(float, clip)
+    except (TypeError, ValueError):
+        low, high = 0.0, 0.0
+    if not low < high:
+        raise InputError(
+            f"clip={clip!r}; give True, which means the range of the ratings, or (low, high)"
+        )
+    return low, high
 
 
 def predictions(

@@ -50,6 +50,12 @@ def _mf() -> Any:
     return model, lambda model: [model.transform(X), model.transform(X).bias]
 
 
+def _mf_that_scores() -> Any:
+    (X,) = ratings()
+    model = daskpart.MatrixFactorization(4, **OF_RUN).fit(X)
+    return model, lambda model: [model.score(X), model.transform(X)]
+
+
 def _implicit() -> Any:
     (X,) = ratings()
     model = daskpart.ImplicitFactorization(4, **OF_RUN).fit(X)
@@ -92,6 +98,7 @@ CASES = [
     (_logistic, {"multi_class": "ovr"}),
     *[(_mf, {name: value}) for name, value in
       {"regularization": 9.0, "biases": False, "nonnegative": True}.items()],
+    (_mf_that_scores, {"loss": "bpr"}),
     *[(_implicit, {name: value}) for name, value in
       {"alpha": 40.0, "regularization": 9.0, "frequency_exponent": 1.0}.items()],
 ]  # fmt: skip

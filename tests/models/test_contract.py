@@ -225,6 +225,9 @@ def test_ranks_that_are_not_said_are_those_of_the_partition(case):
     with pytest.raises(InputError, match="partitioner names ranks 0 to 1000000000"):
         far = np.where(partition.assignment == 2, 10**9, partition.assignment)
         case.make(n_ranks=None, partitioner=far).plan(*case.data())
+    masked = np.ma.array(partition.assignment, mask=np.arange(len(partition.assignment)) == 1)
+    with pytest.raises(InputError, match="partitioner hold 1 masked"):
+        case.make(partitioner=masked).plan(*case.data())
 
 
 def test_no_rank_is_left_without_anything(case):
@@ -326,6 +329,12 @@ def test_a_plan_with_a_parameter_that_the_model_lacks_is_refused(case):
     plan = case.make().plan(*case.data())
     other = replace(plan, settings={**plan.settings, "n_layers": 2})
     with pytest.raises(InputError, match="this model has no n_layers; make the plan anew"):
+        case.make().fit(*case.data(), plan=other)
+    if not plan.settings:
+        return
+    name, *others = plan.settings
+    other = replace(plan, settings={each: plan.settings[each] for each in others})
+    with pytest.raises(InputError, match=f"the plan has no {name}; make the plan anew"):
         case.make().fit(*case.data(), plan=other)
 
 

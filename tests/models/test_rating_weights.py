@@ -182,6 +182,16 @@ def test_weights_that_do_not_fit_are_refused(wrong, words):
         _model().fit(_ratings(), sample_weight=wrong)
 
 
+@pytest.mark.parametrize("more", [{"sample_weight": np.ones(600)}, {}])
+def test_the_memory_of_a_plan_is_that_of_its_fit(more):
+    """Weights, and items to draw, take 4 bytes a rating; a plan may be made without them."""
+    loss = "squared" if more else "bpr"
+    plan, events = _model().plan(abs(_ratings())), abs(_ratings())
+    given = _model(loss=loss).fit(events, plan=plan, **more).plan_report_.memory
+    own = _model(loss=loss).fit(events, **more).plan_report_.memory
+    np.testing.assert_array_equal(given["ratings"], own["ratings"])
+
+
 # -- nonnegative ---
 
 

@@ -130,6 +130,8 @@ def test_predictions_clipped_on_wish():
     for wrong in ((4, 2), (1,), (1, 2, 3), ("a", "b")):
         with pytest.raises(InputError, match="give True"):
             model(clip=wrong).fit(X)
+        with pytest.raises(InputError, match="give True"):  # it may be set behind a fit
+            free.set_params(clip=wrong).predict(every)
 
 
 def test_values_beyond_float32_are_refused():
