@@ -313,7 +313,8 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
             planner.partitioner = saved.cut_again
         plan = planner._planned(problem, saved.random_state, transport, client, None)
         same = ("settings", "partitioner", "weighed", "seconds")
-        return replace(plan, **{name: getattr(saved, name) for name in same})
+        plan = replace(plan, **{name: getattr(saved, name) for name in same})
+        return self._plan_of_fit(plan, problem)
 
     @property
     def history_(self) -> pd.DataFrame:

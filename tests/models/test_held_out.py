@@ -170,3 +170,12 @@ def test_ranks_keep_a_copy_of_the_rows_that_they_answer_for():
     assert more.sum() == 4 * 42 * sum(train.shape)
     planned = watched.plan_report_.memory_of_ranks - plain.plan_report_.memory_of_ranks
     np.testing.assert_array_equal(more, planned)
+
+
+def test_a_saved_plan_tells_what_measuring_moves(tmp_path):
+    """As the plan that was saved does: it is what a fit with this validation will do."""
+    train, held_out, path = ratings(0.4, 1), ratings(0.2, 2), tmp_path / "plan.npz"
+    plan = model().plan(train, validation=held_out)
+    plan.save(path)
+    again = model().load_plan(path, train, validation=held_out)
+    assert again.report().validation_volume == plan.report().validation_volume > 0
