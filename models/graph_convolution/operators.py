@@ -28,8 +28,8 @@ def operator_of(kind: str, adjacency: Any, dtype: str, epsilon: float = 0.0) -> 
     Raises
     ------
     InputError
-        For another word than these; and for negative weights where they are divided by roots of
-        their sums, or by their sums.
+        For another word than these; for negative weights where they are divided by roots of their
+        sums, or by their sums; and for weights that `dtype` does not hold, or their sums float64.
     """
     one_of(kind, "operator", OPERATORS)
     n = adjacency.shape[0]
@@ -40,7 +40,7 @@ def operator_of(kind: str, adjacency: Any, dtype: str, epsilon: float = 0.0) -> 
             "(all but gin and gat) need them from 0: shift them, take their size, or layer='gin'"
         )
     if kind == "mean":
-        degrees = np.asarray(adjacency.sum(axis=1), np.float64).ravel()
+        degrees = _sums_of_rows(adjacency)
         inverse = np.divide(1, degrees, out=np.zeros(n), where=degrees > 0)
         mean = adjacency.astype(np.float64)  # a copy
         mean.data *= _by_entry(inverse, mean)
@@ -49,10 +49,21 @@ def operator_of(kind: str, adjacency: Any, dtype: str, epsilon: float = 0.0) -> 
         return _csr(with_loops(adjacency), dtype)
     looped = adjacency + (1 + epsilon) * scipy.sparse.eye_array(n, format="csr")
     if kind == "normalised":
-        root = 1 / np.sqrt(np.asarray(looped.sum(axis=1)).ravel())
+        root = 1 / np.sqrt(_sums_of_rows(looped))
         looped.data *= _by_entry(root, looped)
         looped.data *= root[looped.indices]
+    refuse_beyond(dtype, looped.data, "edge weights")
     return _csr(looped, dtype)
+
+
+def refuse_beyond(dtype: str, values: NDArray[Any], what: str) -> None:
+    """Refuse numbers that would be infinite in this dtype (InputError); they are finite."""
+    largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
+    if largest > float(np.finfo(dtype).max):
+        raise InputError(
+            f"{what} go up to {largest:.3g} in size, and {dtype} ends before: scale them, or take "
+            "dtype='float64'"
+        )
 
 
 def with_loops(adjacency: Any) -> Any:
@@ -65,6 +76,14 @@ def with_loops(adjacency: Any) -> Any:
     found.data[:] = 1
     found.sort_indices()
     return found
+
+
+def _sums_of_rows(matrix: Any) -> NDArray[np.float64]:
+    with np.errstate(over="ignore"):  # it is told
+        sums = np.asarray(matrix.sum(axis=1), np.float64).ravel()
+    if np.isinf(sums).any():
+        raise InputError("sums of edge weights are too large for a float: divide the weights")
+    return sums
 
 
 def _by_entry(of_row: NDArray[np.float64], matrix: Any) -> NDArray[np.float64]:

@@ -18,7 +18,7 @@ from daskpart.partitions import Partition
 
 from .layers import Layer
 from .network import Network
-from .operators import operator_of, with_loops
+from .operators import operator_of, refuse_beyond, with_loops
 from .targets import Targets
 
 FIRST_PRODUCTS = ("auto", "kept", "each")
@@ -101,11 +101,15 @@ class GraphProblem(Problem):
     # -- features ---
 
     def inputs(self, network: Network) -> Any:
-        """Features as the first layer takes them: ndarray, or scipy CSR array."""
+        """Features as the first layer takes them: ndarray, or scipy CSR array.
+
+        InputError where the dtype of the network does not hold them.
+        """
         first = network.layers[0]
         X: Any = self.features
         if X is None:
             X = scipy.sparse.eye_array(self.n_vertices, format="csr")
+        refuse_beyond(network.dtype, X.data if _is_sparse(X) else X, "features")
         if _is_sparse(X):
             sends = first.hops and not first.keeps_product and not first.transforms_first
             return (X.toarray() if sends else scipy.sparse.csr_array(X)).astype(network.dtype)

@@ -222,7 +222,10 @@ def number_targets(y: Any, columns: NDArray[Any] | None = None) -> Targets:
         Where y holds no numbers, or none is known; for columns of other names.
     """
     try:
-        given = _plain(y).astype(np.float64)
+        given = _plain(y)
+        if given.dtype.kind in "cmM":  # NumPy would drop what is not real, or count nanoseconds
+            raise InputError(f"y holds {given.dtype}: GCNRegressor learns real numbers")
+        given = given.astype(np.float64)
     except (TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise

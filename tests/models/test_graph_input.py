@@ -53,6 +53,32 @@ def test_names_stay_where_there_are_no_edges():
     assert model(max_iter=1).fit(None, [0, 1, 0], graph=alone).predict().index.tolist() == [*"abc"]
 
 
+def test_features_that_the_dtype_does_not_hold_are_refused():
+    """Infinite in float32, they made every answer NaN, and so the first class."""
+    wide = features() * 1e39
+    for X in (wide, scipy.sparse.csr_array(wide)):
+        with pytest.raises(InputError, match=r"features go up to .* float32"):
+            model(dtype="float32").fit(X, labels(), graph=graph())
+    fitted = model(dtype="float32").fit(features(), labels(), graph=graph())
+    with pytest.raises(InputError, match=r"features go up to .* float32"):
+        fitted.predict(wide)
+
+
+@pytest.mark.parametrize(("layer", "weight", "words"), [
+    ("gin", 1e39, "edge weights go up to"), ("gcn", 1e308, "sums of edge weights"),
+    ("sage", 1e308, "sums of edge weights"),
+])  # fmt: skip
+def test_weights_of_edges_that_overflow_are_refused(layer, weight, words):
+    with pytest.raises(InputError, match=words):
+        model(layer, dtype="float32").fit(features(), labels(), graph=abs(graph().sign()) * weight)
+
+
+@pytest.mark.parametrize("y", [[1j, 2, 3], np.array(["2020", "2021", "2022"], "M8[Y]")])
+def test_numbers_to_learn_are_real(y):
+    with pytest.raises(InputError, match="GCNRegressor learns real numbers"):
+        number_targets(y)
+
+
 @pytest.mark.parametrize("dtype", [float, object])
 def test_whole_numbers_that_nan_made_floats_are_whole_again(dtype):
     """As those of a file of labels, some of which are then held out."""
