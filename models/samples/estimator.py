@@ -105,7 +105,10 @@ class SampleModel(DistributedEstimator):
     def _targets(self, y: Any, classes: Any) -> tuple[NDArray[np.float64], int, Any]:
         """Targets as numbers, number of outputs, classes."""
         if not is_classifier(self):
-            y = np.asarray(y, np.float64)
+            y = np.asarray(y)
+            if y.dtype.kind in "mM":  # NumPy would count nanoseconds, or whatever their unit is
+                raise InputError(f"y holds times ({y.dtype}): give numbers, such as days")
+            y = y.astype(np.float64, copy=False)
             if y.ndim == 2 and y.shape[1] == 1:
                 y = column_or_1d(y, warn=True)
             return y, 1 if y.ndim == 1 else y.shape[1], None

@@ -95,3 +95,13 @@ def test_targets_of_dask_rows_are_real_numbers():
     lazy = da.from_array(FRAME.to_numpy(), chunks=(20, -1))
     with pytest.raises(InputError, match="y holds complex numbers"):
         LinearRegression(**LOCAL).fit(lazy, Y.to_numpy() * 1j)
+
+
+def test_times_are_no_targets():
+    import dask.array as da
+
+    X, days = FRAME.to_numpy(), pd.Series(pd.date_range("2020", periods=60))
+    for rows in (X, da.from_array(X, chunks=(20, -1))):
+        for y in (days, (days - days[0]).to_numpy()):
+            with pytest.raises(InputError, match="y holds times"):
+                LinearRegression(**LOCAL).fit(rows, y)
