@@ -180,7 +180,8 @@ class Communicator(ABC):
                 raise InputError(f"values are a {type(values).__name__}: give a list, by rank.")
             values = several(values, "values", f"a list of {self.n_ranks}")
             if len(values) != self.n_ranks:
-                raise InputError(f"{self.n_ranks} ranks need as many values, got {len(values)}.")
+                told = f"{self.n_ranks} ranks need as many values, got {len(values)}"
+                raise InputError(f"{told}: give one for each of the {self.n_ranks} ranks.")
         return self._values(values)
 
     def replicated(self, value: Any) -> Replicated:
