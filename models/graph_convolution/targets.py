@@ -223,8 +223,10 @@ def number_targets(y: Any, columns: NDArray[Any] | None = None) -> Targets:
     """
     try:
         given = _plain(y)
-        if given.dtype.kind in "cmM":  # NumPy would drop what is not real, or count nanoseconds
-            raise InputError(f"y holds {given.dtype}: GCNRegressor learns real numbers")
+        if given.dtype.kind == "c":  # NumPy would drop what is not real
+            raise InputError("Complex data not supported: give real numbers as y")
+        if given.dtype.kind in "mM":  # NumPy would count nanoseconds
+            raise InputError(f"y holds times ({given.dtype}): give numbers, such as days")
         given = given.astype(np.float64)
     except (TypeError, ValueError) as error:
         if isinstance(error, InputError):

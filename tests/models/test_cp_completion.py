@@ -408,7 +408,7 @@ def test_bad_parameters(changes, words):
     [
         (pd.DataFrame({"a": [1], "b": [2], "c": [3]}), None, "call it 'value'"),
         (pd.DataFrame({"a": [1, 2], "b": [2, 3]}), [1.0], "values have shape"),
-        (pd.DataFrame({"a": [1, None], "b": [2, 3], "value": [1, 2]}), None, "1 missing values"),
+        (pd.DataFrame({"a": [1, None], "b": [2, 3], "value": [1, 2]}), None, "1 missing value, "),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), [1.0], "a name of their own"),
         ([(1, 2, 3.0), (1, 2)], None, "must be .index"),
         ([1, 2, 3], None, "1 is none"),
