@@ -580,7 +580,7 @@ def _draw_run(fit: Fit, album: Album) -> None:
     """Who sent how much to whom, and who worked when."""
     from daskpart import plots
 
-    if fit.plan.n_ranks > 1:
+    if fit.model.comm_report_.traffic.any():
         album.draw(
             "traffic",
             (5.6, 4.4),

@@ -432,7 +432,7 @@ class CommunicationReport(Printable):
 
     def _busiest_words(self) -> str:
         if not self.traffic.size or not self.traffic.max():
-            return "nothing travelled"
+            return "no rows travelled"
         source, destination = np.unravel_index(int(self.traffic.argmax()), self.traffic.shape)
         return (
             f"rank {source} → {destination}: {number_words(self.traffic.max())} rows {self._each}"

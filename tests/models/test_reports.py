@@ -148,7 +148,7 @@ def test_one_rank_alone_sends_nothing():
         seconds_blocked=[0.0],
         traffic=[[0]],
     )
-    assert report.matches and "nothing travelled" in repr(report)
+    assert report.matches and "no rows travelled" in repr(report)
 
 
 def test_memory_is_of_the_fullest_rank():
