@@ -160,7 +160,8 @@ def halo(n_own: ArrayLike, n_halo: ArrayLike, *, ax: Axes | None = None) -> Axes
     ax.bar(ranks, others, bottom=own, color=RANK_COLOURS[5], label="halo", **bar_style(len(own)))
     ax.set_xlabel("rank")
     ax.set_ylabel("rows")
-    ax.set_ylim(0, 1.2 * float((own + others).max(initial=1)))  # the legend stands above the bars
+    # the legend stands above the bars, also above those of axes that share the scale
+    ax.set_ylim(0, max(1.2 * float((own + others).max(initial=1)), ax.get_ylim()[1]))
     whole_ticks(ax.xaxis)
     whole_ticks(ax.yaxis)
     quiet_frame(ax)

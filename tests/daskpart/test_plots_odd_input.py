@@ -218,6 +218,17 @@ def test_the_legend_of_a_halo_covers_no_bar(rows, ax):
     assert all(bar.get_window_extent().y1 < below for bar in ax.patches)
 
 
+def test_the_legend_of_a_halo_covers_no_bar_where_axes_share_a_scale():
+    figure = figure_module.Figure()
+    axes = figure.subplots(1, 2, sharey=True)
+    for ax, rows in zip(axes, ([500, 510], [200, 300]), strict=True):
+        plots.halo(rows, [10, 10], ax=ax)
+    figure.canvas.draw()
+    for ax in axes:
+        below = ax.get_legend().get_window_extent().y0
+        assert all(bar.get_window_extent().y1 < below for bar in ax.patches)
+
+
 def test_a_curve_alone_has_no_legend(ax):
     """What was sent is of no training set."""
     plots.learning_curve(HISTORY, "loss", ax=ax)
