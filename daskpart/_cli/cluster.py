@@ -182,7 +182,7 @@ def _stops_blocked() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _local_cluster(kind: str, n_workers: int) -> Iterator[Any]:
-    say(f"starting {n_workers} worker{'s' * (n_workers > 1)} …")
+    say(f"starting {counted(n_workers, 'worker')} …")
     from distributed import Client, LocalCluster
 
     with contextlib.ExitStack() as stack:

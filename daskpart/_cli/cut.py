@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from daskpart._floor.tables import fixed
-from daskpart._floor.words import counted, plural
+from daskpart._floor.words import counted, from_to, plural
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.data_models import DataModel, build, rebuild
@@ -173,8 +173,7 @@ def sentences(cut: Cut) -> list[str]:
     histogram = np.asarray(cut.connectivity.histogram())
     linking = int(histogram[2:].sum())
     weights = cut.partition.part_weights
-    least, most = int(weights.min()), int(weights.max())
-    size = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+    size = from_to(int(weights.min()), int(weights.max()))
     words = [
         f"{counted(cut.partition.n_parts, 'part')} of the {vertices}, {size} {cut.weighed} each: "
         f"the heaviest is {cut.partition.imbalance:.1%} above the mean.",

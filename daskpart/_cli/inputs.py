@@ -59,7 +59,6 @@ Cuttable: TypeAlias = LabelledMatrix | LabelledTensor | Hypergraph
 def load_matrix(
     source: str,
     format: str | None = None,
-    names: tuple[str, str] = ("user", "item"),
     columns: Columns = (None, None, None),
     repeats: Literal["last", "sum"] = "last",
     written: Mapping[str, bool] = {},
@@ -72,8 +71,6 @@ def load_matrix(
         Path, or `BUILT_IN`.
     format : str, optional
         Told from the file without it.
-    names : (str, str)
-        What rows and columns are called where the file does not say.
     columns : (str or None, str or None, str or None)
         Columns of a table: user, item and, if any, rating; rows and columns are called after them.
     repeats : {"last", "sum"}
@@ -94,14 +91,11 @@ def load_matrix(
         _refuse_format(format)
         return as_matrix(load_python_source()["counts"])
     data = _read(source, format, MATRICES, {**_of_table(columns), **written}, {"repeats": repeats})
-    if isinstance(data, Hypergraph) or len(data.shape) != 2:
-        what = (
-            "a hypergraph"
-            if isinstance(data, Hypergraph)
-            else f"a tensor of {len(data.shape)} modes"
-        )
+    is_hypergraph = isinstance(data, Hypergraph)
+    if is_hypergraph or len(data.shape) != 2:
+        what = "a hypergraph" if is_hypergraph else f"a tensor of {len(data.shape)} modes"
         raise InputError(f"{source} holds {what}; this command takes a matrix (two modes)")
-    matrix = _matrix(data, names)
+    matrix = _matrix(data, ("user", "item"))
     if columns[0] is None:
         return matrix
     return replace(matrix, row_name=str(columns[0]), column_name=str(columns[1]))

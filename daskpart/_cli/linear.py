@@ -24,7 +24,7 @@ OF_SGD = ("batch_size", "optimizer", "learning_rate", "eta0", "power_t", "averag
 _RANKS = 2 ** np.arange(8)  # for which the density of a sum is told
 
 
-class LinearCommand(Model):
+class SampleModel(Model):
     """Reads samples, holds some out, tells and draws coefficients."""
 
     argument = "SAMPLES"
@@ -226,7 +226,7 @@ class LinearCommand(Model):
         }
 
 
-class _Linear(LinearCommand):
+class _Linear(SampleModel):
     """Fit a line to SAMPLES: a number for each sample from its features.
 
     SAMPLES is a libsvm file, a target and index:value pairs a line, or with --label a table of

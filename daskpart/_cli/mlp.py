@@ -11,12 +11,12 @@ from daskpart.models.base.reports import bytes_words
 
 from .classes import draw_confusion, draw_learning, judged, most_frequent
 from .fit import Fit
-from .linear import LinearCommand
+from .linear import SampleModel
 from .options import refuse
 from .samples import check_samples
 
 
-class _MLP(LinearCommand):
+class _MLP(SampleModel):
     """Learn from SAMPLES to tell classes apart, by a multi-layer perceptron.
 
     SAMPLES is a libsvm file, a label and index:value pairs a line, or with --label a table, as .csv
@@ -30,9 +30,9 @@ class _MLP(LinearCommand):
     estimator = "MLPClassifier"
     example = "digits.libsvm"
     classifies = True
-    options = tuple(each for each in LinearCommand.options if each.name != "names")
+    options = tuple(each for each in SampleModel.options if each.name != "names")
     words: ClassVar[dict[str, str]] = {
-        **LinearCommand.words,
+        **SampleModel.words,
         "hidden": "Widths of the hidden layers.",
     }
     template = "mlp.html"

@@ -21,7 +21,7 @@ from daskpart.models.base.estimator import DistributedEstimator
 from .cluster import find_in
 from .fit import Data, Fit, FitCommand, Model
 from .inputs import MATRICES, columns_of, in_words, load_matrix, written_as
-from .linear import LinearCommand
+from .linear import SampleModel
 from .options import format_of, of_table, parameter_words
 from .samples import check_samples
 
@@ -47,7 +47,7 @@ class OwnModel(Model):
         judged = ("test_fraction", "test") if hasattr(kind, "score") else ()
         if self.has_targets:
             self.argument, self.example, data = "SAMPLES", "X.libsvm", _SAMPLES
-            known = LinearCommand.options
+            known = SampleModel.options
             self.options = [each for each in known if each.name in (*judged, "label")]
         else:
             self.argument, self.example, data = "MATRIX", "X.mtx", _MATRIX
@@ -77,7 +77,7 @@ class OwnModel(Model):
                 source, given["format"], columns=columns_of(said), written=written_as(said)
             )
             return Data(matrix.to_scipy(), [in_words(matrix, source)])
-        samples = LinearCommand()
+        samples = SampleModel()
         samples.classifies = issubclass(self.kind, ClassifierMixin)
         unasked = dict.fromkeys(("test", "names")) | {"read": "here"}
         unasked |= dict.fromkeys(("test_fraction", "validation_fraction"), 0)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from daskpart._floor.tables import fixed
-from daskpart._floor.words import counted
+from daskpart._floor.words import counted, from_to
 from daskpart.errors import InputError
 from daskpart.parsa import ParsaResult, partition
 from daskpart.readers.detection import detect
@@ -62,11 +62,10 @@ def sentences(result: ParsaResult) -> list[str]:
     """The result in plain words."""
     told = result.to_dict()
     sizes = result.partition.part_weights
-    least, most = int(sizes.min()), int(sizes.max())
-    size = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+    size = from_to(int(sizes.min()), int(sizes.max()))
     return [
         f"{told['data']:,} examples with {told['edges']:,} values of {told['parameters']:,} "
-        f"features, read in {told['blocks']:,} {'block' if told['blocks'] == 1 else 'blocks'}.",
+        f"features, read in {counted(told['blocks'], 'block')}.",
         f"{counted(result.n_parts, 'part')} of {size} examples; a part needs "
         f"{told['memory, maximum']:,} features at most (random parts: "
         f"{told['random: memory, maximum']:,}).",

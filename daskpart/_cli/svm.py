@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .linear import LinearCommand
+from .linear import SampleModel
 
 
-class _SVM(LinearCommand):
+class _SVM(SampleModel):
     """Learn from SAMPLES to tell classes apart, by a wide margin.
 
     SAMPLES is a libsvm file, a label and index:value pairs a line, or with --label a table, as .csv

@@ -5,4 +5,5 @@ checks (of arguments)       hashing (scrambled numbers)   words (of messages)
 tables (text, HTML)         progress (a bar)              rank_tasks (pinned tasks)
 atomic (files replaced when whole)                        archive (named arrays on disk)
 memory (kept by the process)    cores (how many)          blas (one thread a rank)
+checksum   distinct   sums (by key)   mpi_variables
 """

@@ -32,6 +32,7 @@ from daskpart.errors import InputError, ReadError
 
 from .atomic import kept_words, partial_of, remove, remove_left_behind
 from .checks import path_text
+from .checksum import checksum
 
 SUFFIXES = (".npz", ".zarr")
 _HEADER = "header"
@@ -327,7 +328,7 @@ def _zarr() -> Any:
 
 
 def _checksums(arrays: dict[str, np.ndarray]) -> dict[str, int]:
-    return {name: zlib.crc32(np.ascontiguousarray(array).data) for name, array in arrays.items()}
+    return {name: checksum(array) for name, array in arrays.items()}
 
 
 def _check(source: Path, arrays: dict[str, np.ndarray], checksums: dict[str, int]) -> None:

@@ -29,6 +29,11 @@ def counted(n: int, name: str) -> str:
     return f"{n:,} {name if n == 1 else plural(name)}"
 
 
+def from_to(least: int, most: int) -> str:
+    """A range of amounts: "187 to 1,200", or one where both are the same."""
+    return f"{most:,}" if least == most else f"{least:,} to {most:,}"
+
+
 def not_read(data: Any, as_what: str, accepted: str) -> str:
     """What to say of a container that cannot be read; frames of other libraries go by pandas."""
     instead = ""

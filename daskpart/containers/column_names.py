@@ -92,12 +92,13 @@ def _named_columns(frame: Any, columns: Columns) -> tuple[list[str], list[list[i
         else:
             raise InputError(
                 f"the DataFrame has {names.count(str(given)) or 'no'} columns called {given!r}, "
-                f"which was given as a name; it has {_shown(names)}"
+                f"which was given as a name; it has {first_names(names)}"
             )
     return plain, found
 
 
-def _shown(names: list[str]) -> str:
+def first_names(names: Sequence[Any]) -> str:
+    """The first names of columns, for an error message."""
     return ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
 
 
@@ -130,7 +131,7 @@ def rating_columns(
         return 0, 1, None
     if nobody_said and len(names) - (times and len(names) == 4) == 3:
         return 0, 1, 2
-    shown = _shown(names)
+    shown = first_names(names)
     raise InputError(
         f"a DataFrame with the columns {shown} was given; allowed are the columns 'user', 'item' "
         "and 'rating' (and others, ignored), or exactly three in that order and a timestamp. "

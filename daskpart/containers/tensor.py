@@ -30,7 +30,7 @@ from daskpart._floor.tables import html_table, text_table
 from daskpart._floor.words import not_read
 from daskpart.errors import DaskpartWarning, InputError
 
-from .column_names import plain_word
+from .column_names import first_names, plain_word
 from .coordinates import (
     Entries,
     as_labels,
@@ -199,11 +199,8 @@ def as_tensor(
         return from_coordinates(*given[:2], extents, *given[3:], missing=missing)
     if is_dask_frame(data):
         data = data.compute()
-    dims: Sequence[str] | None
-    if in_frame:
-        coordinates, numbers, extents, dims, labels = _frame_entries(data, values)
-    else:
-        coordinates, numbers, extents, dims, labels = _entries(data)
+    entries = _frame_entries(data, values) if in_frame else _entries(data)
+    coordinates, numbers, extents, dims, labels = entries
     chosen = extents if shape is None else shape
     return from_coordinates(coordinates, numbers, chosen, dims, labels, missing=missing)
 
@@ -384,8 +381,7 @@ def _may_be_indices(frame: pandas.DataFrame, place: int) -> bool:
 
 
 def _shown(frame: pandas.DataFrame) -> str:
-    names = [*frame.columns]
-    return ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
+    return first_names([*frame.columns])
 
 
 def block_entries(data: Any) -> Entries:

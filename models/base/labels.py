@@ -334,7 +334,7 @@ def _object_array(values: list) -> np.ndarray:
     return array
 
 
-def as_set(rows: xr.DataArray, estimator: Any) -> xr.DataArray | pd.DataFrame | np.ndarray:
+def as_output(rows: xr.DataArray, estimator: Any) -> xr.DataArray | pd.DataFrame | np.ndarray:
     """What `transform` gives: labelled rows, or what ``set_output`` asks for.
 
     scikit-learn would give a pandas frame the index of the data, which has a line a rating and not

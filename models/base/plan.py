@@ -122,17 +122,9 @@ class FitPlan:
             When the disk refuses; names the space needed.
         """
         arrays: dict[str, NDArray[Any]] = {}
-        header = {"plan": type(self).__name__, "decisions": self.decided}
-        for name in (
-            "n_ranks",
-            "random_state",
-            "settings",
-            "fingerprint",
-            "partitioner",
-            "weighed",
-            "seconds",
-        ):
-            header[name] = getattr(self, name)
+        names = [each.name for each in fields(FitPlan) if each.name != "partition"]
+        header = {name: getattr(self, name) for name in names}
+        header |= {"plan": type(self).__name__, "decisions": self.decided}
         if isinstance(self.cut, Partition):
             arrays = {"assignment": self.cut.assignment, "weights": self.cut.weights}
             header["info"] = self.cut.info

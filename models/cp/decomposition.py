@@ -26,7 +26,7 @@ from daskpart.containers.matrix import is_dask_frame
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.errors import InputError
 from daskpart.models.base.fitted import as_fitted
-from daskpart.models.base.labels import as_set
+from daskpart.models.base.labels import as_output
 
 from .als import product_of_grams
 from .by_mode import nonnegative_modes, place_of_mode, ridge_modes
@@ -225,7 +225,7 @@ class CPModel(TransformerMixin):
         rows /= np.where(state.weights > 0, state.weights, 1.0)
         dim, labels = state.dims[place], aligned.labels(place)
         coords = None if labels is None else {dim: labels}
-        return as_set(xr.DataArray(rows, dims=(dim, _component(state)), coords=coords), self)
+        return as_output(xr.DataArray(rows, dims=(dim, _component(state)), coords=coords), self)
 
     def _new_rows(self, aligned: Aligned, place: int) -> NDArray[np.float64]:
         """Rows of new slices along a mode, with the weights in them."""

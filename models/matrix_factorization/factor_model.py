@@ -24,7 +24,7 @@ from daskpart.containers.column_names import Columns
 from daskpart.containers.matrix import LabelledMatrix, as_matrix
 from daskpart.errors import InputError
 from daskpart.models.base.fitted import as_fitted
-from daskpart.models.base.labels import as_set
+from daskpart.models.base.labels import as_output
 
 from .fold_in import solve_rows
 from .pairs import entry_positions, is_pairs, item_positions, pair_positions
@@ -184,7 +184,7 @@ class FactorModel(TransformerMixin):
         result = _labelled(rows, state.user_name, matrix.row_labels)
         if as_fitted(self, "biases").biases:
             result = result.assign_coords(bias=(state.user_name, row_bias))
-        return as_set(result, self)
+        return as_output(result, self)
 
     def _fitted(self) -> MFState:
         check_is_fitted(self, "state_")

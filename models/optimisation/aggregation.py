@@ -103,15 +103,7 @@ class SparseSum(Aggregation):
 
 @dataclass(frozen=True)
 class AutoSum(Aggregation):
-    """The algorithm of the least predicted time, from what the ranks hold.
-
-    Parameters
-    ----------
-    model : CostModel
-        What messages and kernels cost; `cost_model_of` measures it.
-    """
-
-    model: CostModel = COMMON
+    """The algorithm of the least predicted time, from what the ranks hold."""
 
     def begin(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
         """Begin; see `Aggregation.begin`."""
@@ -119,7 +111,7 @@ class AutoSum(Aggregation):
 
     def post(self, comm: Communicator, gradients: PerRank) -> tuple[PendingAllreduce, SparseSum]:
         """Choose, and begin; see `Aggregation.post`."""
-        best = best_algorithm(comm, gradients, self.model, same_order(comm.n_ranks), SWITCH)
+        best = best_algorithm(comm, gradients, COMMON, same_order(comm.n_ranks), SWITCH)
         chosen = SparseSum(best.algorithm, agreed=True)
         return chosen.begin(comm, gradients), chosen
 

@@ -1,7 +1,7 @@
 """Learning rates over steps: constant, 1/t, 1/√t, step decay, and scikit-learn's "optimal".
 
     constant     η0                                  invscaling   η0 / t^power    (1: 1/t, ½: 1/√t)
-    step         η0 · factor^⌊(epoch − 1) / every⌋   optimal      1 / (λ (t0 + t))
+    step         η0 / 2^⌊(epoch − 1) / 10⌋           optimal      1 / (λ (t0 + t))
 
 t counts steps from 1. A rate depends on the numbers of step and epoch alone, so every rank has it,
 and a fit that goes on from a checkpoint has the rate of one that was never interrupted. (Rates that
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from daskpart.errors import InputError
 
 SCHEDULES = ("optimal", "constant", "invscaling", "step")
+_FACTOR, _EVERY = 0.5, 10  # of "step": what the rate is multiplied by, after so many epochs
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,12 @@ class Schedule:
         Of "invscaling".
     strength : float
         λ, of "optimal".
-    factor, every : float, int
-        Of "step".
     """
 
     name: str
     initial: float
     power: float = 0.5
     strength: float = 0.0
-    factor: float = 0.5
-    every: int = 10
 
     def bounded(self, largest: float) -> Schedule:
         """The schedule whose "optimal" begins at `largest` at most; others are as they were asked.
@@ -64,7 +61,7 @@ class Schedule:
         if self.name == "invscaling":
             return self.initial / t**self.power
         if self.name == "step":
-            return np.full(n_steps, self.initial * self.factor ** ((epoch - 1) // self.every))
+            return np.full(n_steps, self.initial * _FACTOR ** ((epoch - 1) // _EVERY))
         return np.full(n_steps, self.initial)
 
 

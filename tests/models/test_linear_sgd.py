@@ -17,7 +17,7 @@ from daskpart.models.base.state import same_bits
 from daskpart.models.base.trainer import Trainer
 from daskpart.models.linear.losses import LOSSES, slopes_of
 from daskpart.models.optimisation.aggregation import same_order
-from daskpart.models.optimisation.schedules import Schedule, schedule_of
+from daskpart.models.optimisation.schedules import schedule_of
 from daskpart.models.samples.rows import members_of_ranks, order_of_epoch, rank_rows, seed_of_epoch
 
 LOCAL = {
@@ -471,8 +471,8 @@ def test_schedules():
     assert schedule_of("constant", 0.3).rates(5, 2, 9).tolist() == [0.3, 0.3]
     np.testing.assert_allclose(schedule_of("invscaling", 2.0, power=1).rates(4, 2, 1), [0.5, 0.4])
     np.testing.assert_allclose(schedule_of("invscaling", 2.0).rates(4, 1, 1), [1.0])
-    step = Schedule("step", 1.0, every=2)
-    assert [float(step.rates(1, 1, epoch)[0]) for epoch in (1, 2, 3, 5)] == [1, 1, 0.5, 0.25]
+    step = schedule_of("step", 1.0)
+    assert [float(step.rates(1, 1, epoch)[0]) for epoch in (1, 10, 11, 21)] == [1, 1, 0.5, 0.25]
     optimal = schedule_of("optimal", 0.0, strength=0.01)
     rates = optimal.rates(1, 3, 1)
     np.testing.assert_allclose(1 / rates[1:] - 1 / rates[:-1], 0.01)

@@ -23,7 +23,7 @@ import daskpart
 from daskpart.containers.matrix import as_matrix
 from daskpart.errors import InputError
 from daskpart.models.base.estimator import DistributedEstimator
-from daskpart.models.base.labels import as_set
+from daskpart.models.base.labels import as_output
 from daskpart.models.matrix_factorization import ranking
 from daskpart.models.matrix_factorization.fold_in import solve_rows
 from daskpart.models.matrix_factorization.ranking import top_n
@@ -535,8 +535,8 @@ def test_set_output_gives_frames(model):
     np.testing.assert_array_equal(table, frame)
     # a polars frame is made by scikit-learn, of values
     model._sklearn_output_config = {"transform": "polars"}
-    np.testing.assert_array_equal(as_set(rows, model), rows.values)
-    assert type(as_set(rows, model)) is np.ndarray
+    np.testing.assert_array_equal(as_output(rows, model), rows.values)
+    assert type(as_output(rows, model)) is np.ndarray
 
 
 @pytest.mark.parametrize("kind", ["numbers", "dates", "text"])
