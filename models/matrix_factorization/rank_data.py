@@ -19,6 +19,7 @@ import numpy as np
 from daskpart._floor.hashing import GOLDEN, mixed_word
 from daskpart._floor.kernels import kernel
 from daskpart.collectives import Plan
+from daskpart.containers.coordinates import index_dtype
 from daskpart.models.base.state import Part
 
 from .kernels.sgd import counting_sort, padded_width
@@ -184,24 +185,27 @@ def arrange_ratings(
     generator = np.random.default_rng(np.random.SeedSequence(random_state, spawn_key=(shard.rank,)))
     row_bytes = 4 * padded_width(n_components)
     n_users = n_trained if first_item else shard.rows.size
-    user_block, n_user_blocks = _blocks(n_users, USER_BLOCK_BYTES // row_bytes)
-    item_block, n_item_blocks = _blocks(n_trained, ITEM_BLOCK_BYTES // row_bytes)
+    n_user_blocks = _n_blocks(n_users, USER_BLOCK_BYTES // row_bytes)
+    n_item_blocks = _n_blocks(n_trained, ITEM_BLOCK_BYTES // row_bytes)
+    n_blocks = n_user_blocks * n_item_blocks
     rows, columns = shard.row_index, shard.column_index
-    shuffled = generator.permutation(rows.size)
+    # of few bytes: they are as many as the ratings, which a rank holds besides
+    shuffled = generator.permutation(rows.size).astype(index_dtype(rows.size), copy=False)
+    key_dtype = index_dtype(schedule.n_sub_epochs * n_blocks)
     if schedule.sub_epoch is None:
         ends = np.arange(schedule.n_sub_epochs + 1) * rows.size // schedule.n_sub_epochs
-        key = np.empty(rows.size, np.int64)
-        key[shuffled] = np.repeat(np.arange(schedule.n_sub_epochs), np.diff(ends))
+        key = np.empty(rows.size, key_dtype)
+        cells = np.arange(schedule.n_sub_epochs, dtype=key_dtype)
+        key[shuffled] = np.repeat(cells, np.diff(ends))
     else:
-        sub_epoch = np.empty(n_trained, np.int64)
+        sub_epoch = np.empty(n_trained, key_dtype)
         sub_epoch[position_of(schedule.items)] = schedule.sub_epoch
         key = sub_epoch[columns]
     # from the cell to the cache block in place: a rank holds no more than it must
     key *= n_user_blocks
-    key += user_block[rows]
+    key += _blocks(n_users, n_user_blocks, key_dtype)[rows]
     key *= n_item_blocks
-    key += item_block[columns]
-    n_blocks = n_user_blocks * n_item_blocks
+    key += _blocks(n_trained, n_item_blocks, key_dtype)[columns]
     order, pointer = counting_sort(key, schedule.n_sub_epochs * n_blocks, shuffled)
     del key, shuffled
     averages = tuple(
@@ -262,10 +266,13 @@ class Positions:
         return self._order[np.searchsorted(self._sorted, wanted)]
 
 
-def _blocks(n_rows: int, rows_per_block: int) -> tuple[np.ndarray, int]:
-    """Cut rows into runs of about `rows_per_block`: the block of each row, and their number."""
-    n_blocks = max(1, -(-n_rows // max(1, rows_per_block)))
-    return np.arange(n_rows) * n_blocks // max(1, n_rows), n_blocks
+def _n_blocks(n_rows: int, rows_per_block: int) -> int:
+    return max(1, -(-n_rows // max(1, rows_per_block)))
+
+
+def _blocks(n_rows: int, n_blocks: int, dtype: type[np.signedinteger]) -> np.ndarray:
+    """Cut rows into runs of about the same length: the block of each row."""
+    return (np.arange(n_rows) * n_blocks // max(1, n_rows)).astype(dtype)
 
 
 @kernel
