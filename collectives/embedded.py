@@ -286,10 +286,11 @@ def combine_slots(
             continue
         here = routes.arrivals[round_index][place]
         if len(here.ending):
-            buffer.arrived.append((source, here.ending_positions, rows[here.ending]))
-        held[here.first_slots] = rows[here.first]
+            buffer.arrived.append((source, here.ending_positions, rows.take(here.ending, axis=0)))
+        held[here.first_slots] = rows.take(here.first, axis=0)
         if len(here.meeting):
-            pair = rows[here.meeting], held[here.meeting_slots]
+            meeting = rows.take(here.meeting, axis=0)
+            pair = meeting, held.take(here.meeting_slots, axis=0)
             ordered = pair if source < inbox.rank else pair[::-1]
             held[here.meeting_slots] = reduction.combined(*ordered)
     return buffer
@@ -313,7 +314,9 @@ def unpack_buffer(
         sources, positions = [entry[0] for entry in arrived], [entry[1] for entry in arrived]
         inbox = Inbox(routes.rank, sources, positions, [entry[2] for entry in arrived])
     else:
-        payloads = [buffer.rows[slots] for slots in routes.end_slots if buffer.rows is not None]
+        payloads = []
+        if buffer.rows is not None:
+            payloads = [buffer.rows.take(slots, axis=0) for slots in routes.end_slots]
         inbox = Inbox(routes.rank, routes.sources, routes.end_positions, payloads)
     return place(state, inbox, **place_static)
 

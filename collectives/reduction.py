@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from daskpart._floor.checks import as_array, require_same_arrays
 from daskpart.errors import InputError
 
+from .kernels_rows import add_in_rank_order, are_added_by_kernels
 from .large_arrays import empty_like
 from .messages import Inbox
 
@@ -202,12 +203,15 @@ def combine_rows(state: NDArray[Any], inbox: Inbox, *, reduction: Reduction = SU
     if alone is not state:  # rows that no other rank sends are not combined below
         state[...] = alone
     n_before = bisect(inbox.sources, inbox.rank)
+    if reduction is SUM and are_added_by_kernels(state):
+        add_in_rank_order(state, inbox.positions, inbox.payloads, n_before)
+        return state
     if n_before:
         positions, rows = _combined(inbox, n_before, len(state), reduction)
-        state[positions] = reduction.combined(rows, state[positions])
+        state[positions] = reduction.combined(rows, state.take(positions, axis=0))
     after = zip(inbox.positions[n_before:], inbox.payloads[n_before:], strict=True)
     for positions, rows in after:
-        state[positions] = reduction.combined(state[positions], rows)
+        state[positions] = reduction.combined(state.take(positions, axis=0), rows)
     return state
 
 

@@ -22,6 +22,7 @@ from daskpart.collectives import (
     allreduce,
     barrier,
 )
+from daskpart.collectives.kernels_rows import warm_up as warm_up_addition
 from daskpart.errors import InputError
 from daskpart.models.base.early_stopping import Seen, Watch, seen_before
 from daskpart.models.base.state import Part
@@ -341,3 +342,4 @@ def warm_up_rank(tensor: RankTensor, *rows: NDArray[Any], nonnegative: bool) -> 
     for mode in range(len(rows)):
         tensor.layout.mttkrp(mode, rows)
     warm_up(tensor.layout.dtype, nonnegative)
+    warm_up_addition(tensor.layout.dtype)
