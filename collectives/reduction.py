@@ -203,7 +203,7 @@ def combine_rows(state: NDArray[Any], inbox: Inbox, *, reduction: Reduction = SU
     if alone is not state:  # rows that no other rank sends are not combined below
         state[...] = alone
     n_before = bisect(inbox.sources, inbox.rank)
-    if reduction is SUM and are_added_by_kernels(state):
+    if reduction.combine is np.add and are_added_by_kernels(state):
         add_in_rank_order(state, inbox.positions, inbox.payloads, n_before)
         return state
     if n_before:
