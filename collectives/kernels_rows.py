@@ -13,6 +13,7 @@ travel. The order of additions is that of `reduction.combine_rows`, so the bits 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ Rows = NDArray[Any]
 
 def are_added_by_kernels(state: Rows) -> bool:
     """Whether the kernels take these rows: the floats of models, one row behind the other."""
-    return state.dtype in (np.float32, np.float64) and state.flags.c_contiguous and state.size > 0
+    return state.dtype in (np.float32, np.float64) and state.flags.c_contiguous
 
 
 def add_in_rank_order(
@@ -51,7 +52,7 @@ def add_in_rank_order(
     InputError
         For a position behind the end of the state.
     """
-    flat = state.reshape(len(state), -1)
+    flat = state.reshape(len(state), prod(state.shape[1:]))
     messages = [
         (at, np.ascontiguousarray(rows).reshape(len(rows), flat.shape[1]))
         for at, rows in zip(positions, payloads, strict=True)
@@ -59,7 +60,7 @@ def add_in_rank_order(
     if n_before > 1:
         messages[:n_before] = [_added_up(messages[:n_before], flat)]
     for at, rows in messages:
-        _require_all(_add(flat, at, rows), at, flat)
+        _require_all(add_rows(flat, at, rows), at, flat)
 
 
 def warm_up(dtype: Any) -> None:
@@ -89,8 +90,8 @@ def _require_all(n_taken: int, positions: Positions, state: Rows) -> None:
 
 
 @kernel
-def _add(state, positions, rows):
-    """How many rows were added: it ends at a position that is none."""
+def add_rows(state, positions, rows):
+    """Add each row to that at its position; how many were: it ends at a position that is none."""
     for m in range(positions.size):
         at = np.uint64(positions[m])
         if at >= np.uint64(state.shape[0]):
@@ -104,7 +105,7 @@ def _add(state, positions, rows):
 def _gather(total, touched, place_of, n, positions, rows):
     """Add to the sums of positions that were seen, and begin those of others.
 
-    Gives how many sums there are now, and how many rows were added, as `_add`.
+    Gives how many sums there are now, and how many rows were added, as `add_rows`.
     """
     for m in range(positions.size):
         at = np.uint64(positions[m])

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.checks import finite_number
 from daskpart._floor.kernels import kernel
+from daskpart.collectives.kernels_rows import add_rows
 from daskpart.errors import InputError
 
 Rows = NDArray[Any]
@@ -114,14 +115,6 @@ def sum_by_slot(pushes: list[tuple[Slots, Rows]], values: Rows) -> tuple[Slots, 
 
 
 @kernel
-def _add_rows(values: Any, slots: Any, rows: Any) -> None:
-    for i in range(len(slots)):
-        slot = slots[i]
-        for column in range(values.shape[1]):
-            values[slot, column] += rows[i, column]
-
-
-@kernel
 def _or_rows(values: Any, slots: Any, rows: Any) -> None:
     for i in range(len(slots)):
         slot = slots[i]
@@ -131,7 +124,7 @@ def _or_rows(values: Any, slots: Any, rows: Any) -> None:
 
 def _add(values: Rows, slots: Slots, rows: Rows) -> None:
     if rows.size:
-        _add_rows(values.reshape(len(values), -1), slots, rows.reshape(len(rows), -1))
+        add_rows(values.reshape(len(values), -1), slots, rows.reshape(len(rows), -1))
 
 
 def _or(values: Rows, slots: Slots, rows: Rows) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.collectives import Communicator, PerRank
+from daskpart.collectives.kernels_rows import add_in_rank_order
 from daskpart.collectives.messages import Inbox, PreparedPlan
 
 from .kernels import spmm, spmm_transposed
@@ -135,8 +136,7 @@ def pack_returned(halo: HaloRows, positions: NDArray[np.int64]) -> NDArray[Any]:
 
 def add_returned(total: NDArray[Any], inbox: Inbox) -> NDArray[Any]:
     """What other ranks had of own rows, added in rank order."""
-    for positions, payload in zip(inbox.positions, inbox.payloads, strict=True):
-        total[positions] += payload
+    add_in_rank_order(total, inbox.positions, inbox.payloads, n_before=0)
     return total
 
 
