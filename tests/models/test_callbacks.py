@@ -171,6 +171,12 @@ def test_early_stopping_min_delta():
     assert toy.state_.epoch == 4 and stopping.best == 0.125
 
 
+def test_early_stopping_takes_a_rise_for_better_where_it_is_told_so():
+    stopping = EarlyStopping(2, rising=True)  # of an error that only falls
+    toy = Toy(max_iter=20, own=[stopping]).fit()
+    assert (stopping.best_epoch, stopping.best, toy.state_.epoch) == (1, 0.5, 3)
+
+
 @pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize("split", range(8))
 def test_early_stopping_resumes_where_it_would_have_stopped(split, own):
