@@ -319,7 +319,7 @@ def _plan_command(kind: str, words: str) -> None:
         from ._cli import simulate
 
         cost = simulate.settings_of(simulate.CostSettings, options)
-        cut = simulate.settings_of(simulate.CutSettings, options)
+        cut = simulate.settings_of(simulate.Cutting, options)
         _refuse_of_cut(cut)
         simulate.run_plan(kind, **options, cut=cut, cost=cost)
 
@@ -367,7 +367,7 @@ def simulate_sparse_command(**options: Any) -> None:
     from ._cli import simulate
 
     cost = simulate.settings_of(simulate.CostSettings, options)
-    cut = simulate.settings_of(simulate.CutSettings, options)
+    cut = simulate.settings_of(simulate.Cutting, options)
     if options["data"] is None:
         _o.refuse(("partition", "model", *_HOW_TO_CUT, "format"), "without DATA nothing is cut")
     else:

@@ -62,7 +62,7 @@ class CostSettings:
 
 
 @dataclass(frozen=True)
-class CutSettings:
+class Cutting:
     """How data are cut, where there are any."""
 
     partition: Path | None
@@ -87,12 +87,12 @@ class Line(NamedTuple):
     seconds_without_lock_step: float | None  # None: an expected figure, all ranks alike
 
 
-Job = tuple[int, str, Callable[[], Line]]
+Job = Callable[[], Line]
 
 
 def run_plan(
     kind: str, data: str, parts: Sequence[int], routing: str, row_bytes: int,
-    cut: CutSettings, cost: CostSettings,
+    cut: Cutting, cost: CostSettings,
 ) -> None:  # fmt: skip
     """`simulate expand` and `simulate reduce`."""
     connectivities = list(_connectivities(data, parts, cut, cost))
@@ -105,11 +105,7 @@ def run_plan(
             plan = embed(plan, aware=way == "aware")
         return _line(way, simulate(plan, row_bytes=row_bytes, alpha=cost.alpha, beta=cost.beta))
 
-    jobs: list[Job] = [
-        (connectivity.n_parts, way, partial(line, connectivity, way))
-        for connectivity in connectivities
-        for way in ways
-    ]
+    jobs = [partial(line, connectivity, way) for connectivity in connectivities for way in ways]
     _tell(f"{kind} of {data}, {row_bytes:,} bytes a row", jobs, cost)
 
 
@@ -133,7 +129,7 @@ def run_allreduce(ranks: Sequence[int], n_bytes: int, algorithm: str, cost: Cost
         if len(few) < len(names):
             left_out = ", ".join(name for name in names if name not in few)
             say_aside(f"{n_ranks:,} ranks: too many messages to count by {left_out}")
-        jobs += [(n_ranks, name, partial(line, n_ranks, name)) for name in few]
+        jobs += [partial(line, n_ranks, name) for name in few]
     _tell(f"allreduce of {n_bytes:,} bytes", jobs, cost)
 
 
@@ -146,7 +142,7 @@ def _n_messages(algorithm: str, n_ranks: int) -> int:
 
 def run_sparse_allreduce(
     data: str | None, ranks: Sequence[int], dimension: int, nonzeros: int, algorithm: str,
-    how: str, spread: str, dtype: str, cut: CutSettings, cost: CostSettings,
+    how: str, spread: str, dtype: str, cut: Cutting, cost: CostSettings,
 ) -> None:  # fmt: skip
     """`simulate sparse-allreduce`."""
     if algorithm not in ("all", *ALGORITHMS):
@@ -209,7 +205,7 @@ def _refuse_plan_of_fit(path: Path) -> None:
 
 
 def _connectivities(
-    data: str, parts: Sequence[int], cut: CutSettings, cost: CostSettings
+    data: str, parts: Sequence[int], cut: Cutting, cost: CostSettings
 ) -> Iterator[Connectivity]:
     """What parts of the data share (columns of a matrix), cut into each number of parts."""
     loaded = load_any(data, cut.format, cut.model)
@@ -270,7 +266,7 @@ def _counted(
         )  # fmt: skip
         return _line(name, found)
 
-    return [(len(vectors), name, partial(line, name)) for name in names]
+    return [partial(line, name) for name in names]
 
 
 def _expected(
@@ -291,7 +287,7 @@ def _expected(
         )
         for entry in found
     }  # fmt: skip
-    return [(n_ranks, name, partial(lines.__getitem__, name)) for name in names]
+    return [partial(lines.__getitem__, name) for name in names]
 
 
 def _line(name: str, found: Simulation) -> Line:
@@ -306,8 +302,8 @@ def _line(name: str, found: Simulation) -> Line:
 # -- what is told ---
 
 
-def _tell(title: str, jobs: list[Job], cost: CostSettings) -> None:
-    lines = [job() for _, _, job in tracked(jobs, "counting", not cost.json)]
+def _tell(title: str, jobs: Sequence[Job], cost: CostSettings) -> None:
+    lines = [job() for job in tracked(jobs, "counting", not cost.json)]
     if cost.json:
         costs = {"alpha": cost.alpha, "beta": cost.beta}
         answer(json.dumps({"title": title, **costs, "lines": [line._asdict() for line in lines]}))
