@@ -23,7 +23,27 @@ class InputError(DaskpartError, ValueError):
 
 
 class ReadError(InputError):
-    """A file that cannot be read; the message names the path and, where known, the line."""
+    """A file that cannot be read; the message names the path and, where known, the line.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong.
+    option : str, optional
+        The option of `daskpart.read` that helps.
+    advice : str, default=""
+        What to say by that option; it ends the message.
+    in_file : str, default=""
+        What ends the message, in place of the advice, for those who cannot give the option.
+    """
+
+    def __init__(
+        self, problem: str, option: str | None = None, advice: str = "", in_file: str = ""
+    ) -> None:
+        super().__init__(problem + advice)
+        self.problem = problem
+        self.option = option
+        self.in_file = in_file
 
 
 class EngineError(DaskpartError, RuntimeError):

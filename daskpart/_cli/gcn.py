@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from daskpart.errors import InputError
+from daskpart.errors import InputError, ReadError
 from daskpart.models.graph_convolution.vertex_names import in_order, rows_by_name
 from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
@@ -323,7 +323,12 @@ def _rows(path: str) -> Any:
             raise InputError(f"{path}: holds no numbers, but {found.dtype}; give a row for each "
                              "vertex, a column for each feature")  # fmt: skip
     else:
-        found = read(path)
+        try:
+            found = read(path)
+        except ReadError as error:
+            if error.option != "format":  # --format is that of the graph
+                raise
+            raise InputError(f"{error.problem}; give .npy, .npz, .mtx or a table") from error
         if hasattr(found, "data_vars") and "features" in found:
             found = found["features"]
         found = sparse_inside(found, path)

@@ -24,7 +24,7 @@ from daskpart.partitions import Partition
 from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
 from daskpart.readers.detection import FORMATS, detect, separator_of, suffix_format
-from daskpart.readers.messages import ABOUT_TEXT_IDS, about_commas
+from daskpart.readers.messages import about_commas, listed
 from daskpart.readers.streams import first_lines, location, opened
 
 if TYPE_CHECKING:
@@ -36,21 +36,15 @@ _MAY_REPEAT = ("ratings", "parquet", "adjacency")
 GRAPHS = ("edges", "mtx", "npz", "metis")
 TENSORS = ("tns", "npz", "mtx")
 _HAVE_COLUMNS = ("ratings", "parquet", "edges")
-# advice of the readers, as a command can follow it: one that has options of a table, and others
-_AS_OPTIONS = {
-    "header=True or False": "--header or --no-header",
-    "text_ids=True": "--text-ids",
-    "columns=(user, item, rating)": "--user, --item, --rating",
-    "columns=": "--user and --item",
+_COLUMNS = "--user, --item, --rating"
+# what helps a reader, as the commands that have options of a table take it
+_ADVICE = {
+    "header": " Say --header or --no-header, or name its columns user and item, in the file or by "
+    "--user and --item",
+    "text_ids": "; if ids are text, say --text-ids",
+    "columns": f" Say {_COLUMNS}",
 }
-_WITHOUT_OPTIONS = {
-    "Say header=True or False, or name its": "Name its",
-    ", in the file or by columns=": "",
-    ABOUT_TEXT_IDS: "",
-    "Say columns=(user, item, rating)": "Call them so in the file",
-    "Say columns=(source, target, weight)": "Call them so in the file",
-}
-_OF_TABLES = "--user, --item, --rating, --header and --text-ids"
+_OF_TABLES = f"{_COLUMNS}, --header and --text-ids"
 _TABLES = {".csv", ".tsv", ".parquet", ".pq"}
 _ABSENT = ("", "na", "n/a", "nan", "null", "none")  # numbers
 Cuttable: TypeAlias = LabelledMatrix | LabelledTensor | Hypergraph
@@ -413,12 +407,11 @@ def _read(
         options = {**of_table, **(of_events if chosen in _MAY_REPEAT else {}), **of_tensor}
         return sparse_inside(read(source, chosen, **options), source)
     except ReadError as error:
-        words = str(error).replace("format= ", "--format ").replace("format=", "--format ")
-        if among is MATRICES and "--format one of" in words:
-            words += "; or the columns of a table with a header: --user, --item, --rating"
-        for advice, of_command in (_AS_OPTIONS if among is MATRICES else _WITHOUT_OPTIONS).items():
-            words = words.replace(advice, of_command)
-        raise ReadError(words) from error
+        advice = {"format": f"; give --format one of {listed(among)}"}
+        if among is MATRICES:
+            advice |= _ADVICE
+            advice["format"] += f"; or the columns of a table with a header: {_COLUMNS}"
+        raise ReadError(error.problem + advice.get(error.option or "", error.in_file)) from error
 
 
 def _matrix(data: Any, names: tuple[str, str]) -> LabelledMatrix:

@@ -157,8 +157,10 @@ def detect(
     )
     if found_in_lines is None:
         raise ReadError(
-            f"{path}: neither the name nor the first lines tell the format; give format= one of "
-            f"{listed(list(among))} (help(daskpart.read) says what they are)"
+            f"{path}: neither the name nor the first lines tell the format",
+            option="format",
+            advice=f"; give format= one of {listed(list(among))} (help(daskpart.read) says what "
+            "they are)",
         )
     return found_in_lines
 

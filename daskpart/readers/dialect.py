@@ -137,8 +137,10 @@ def choose_columns(
                 return first, second
         if n_columns > 3 + (plain[-1] in TIMES) or not in_their_order(places):
             raise ReadError(
-                f"{path}: which of {listed(list(names))} are {relation.columns}? Say "
-                f"columns=({', '.join((*relation.dims, relation.value))})"
+                f"{path}: which of {listed(list(names))} are {relation.columns}?",
+                option="columns",
+                advice=f" Say columns=({', '.join((*relation.dims, relation.value))})",
+                in_file=" Call them so in the file",
             )
         n_columns -= n_columns == 3 and plain[2] in TIMES
     if n_columns < 2:
@@ -235,9 +237,13 @@ def dialect_of(
     if header is None:
         header = _has_header(cells[:2], columns, relation)
     if header is None:
+        names = " and ".join(relation.dims)
         raise ReadError(
-            f"{path}: is its first line, {lines[0][:60]!r}, a header? Say header=True or False, or "
-            f"name its columns {' and '.join(relation.dims)}, in the file or by columns="
+            f"{path}: is its first line, {lines[0][:60]!r}, a header?",
+            option="header",
+            advice=f" Say header=True or False, or name its columns {names}, in the file or by "
+            "columns=",
+            in_file=f" Name its columns {names}",
         )
     if header and len(lines) < 2:
         raise ReadError(f"{nothing} a header")

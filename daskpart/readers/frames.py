@@ -156,8 +156,8 @@ def read_table_relation(
                 found = written.iloc[first]
                 raise ReadError(
                     f"{path}, line {first + n_before + 1} (blank lines not counted): expected a "
-                    f"whole {what} from 0 to 2^63 - 1, found {found!r}"
-                    f"{'' if is_number(found) else ABOUT_TEXT_IDS}"
+                    f"whole {what} from 0 to 2^63 - 1, found {found!r}",
+                    **({} if is_number(found) else ABOUT_TEXT_IDS),
                 )
         _refuse_lines(written, delimiter or " ", what, f"{path}, line", n_before + 1)
     return _from_frame(frame, relation, dialect.columns, dtype, path, n_before + 1, repeats)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-ABOUT_TEXT_IDS = "; if ids are text, say text_ids=True"
+# further arguments of a ReadError
+ABOUT_TEXT_IDS = {"option": "text_ids", "advice": "; if ids are text, say text_ids=True"}
 _MOST_NAMES = 12
 _EMPTY_CELL = re.compile(r"(?:^|[,;\t])\s*(?:[,;\t]|$)")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")

@@ -46,7 +46,7 @@ def read_relation(
             pass
         except NoNumberError as error:
             if error.place in dialect.columns[:2]:
-                raise ReadError(f"{error}{ABOUT_TEXT_IDS}") from None
+                raise ReadError(str(error), **ABOUT_TEXT_IDS) from None
             if error.place in dialect.columns or dialect.delimiter is None:
                 raise
             # text in a column that is not read, of which the first line has a number

@@ -134,6 +134,14 @@ def test_some_labels_must_be_left_to_train_on(files, capsys, run_cli):
     assert "--test-fraction 0.999999 holds out all" in capsys.readouterr().err
 
 
+def test_features_of_no_known_kind(files, tmp_path, capsys, run_cli):
+    path = tmp_path / "features.txt"
+    path.write_text("to be or not to be\n")
+    given = ("--features", path, "--labels", files / "y.txt", "--out", tmp_path)
+    assert run_cli("fit", "gcn", files / "A.mtx", *given) == 2
+    assert "tell the format; give .npy, .npz, .mtx or a table\n" in capsys.readouterr().err
+
+
 def test_a_graph_may_bring_its_features_and_labels(tmp_path, capsys, run_cli):
     """Those in files of their own go before them."""
     n = 30

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import pickle
 import re
 
 import fsspec
@@ -13,6 +14,7 @@ import scipy.sparse
 
 import daskpart
 from daskpart import cli
+from daskpart.errors import ReadError
 from daskpart.partitioners.refinement import METRICS
 
 
@@ -260,6 +262,31 @@ def test_advice_of_a_reader_names_no_argument_of_python(tmp_path, capsys, run_cl
     assert run_cli("fit", "mf", path) == 2
     asked = "Say --header or --no-header, or name its columns user and item, in the file or by "
     assert f"a header? {asked}--user and --item\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "in_python", "to_mf", "to_partition"),
+    [
+        ("a,b,c,d\n1,2,3,4\n", "? Say columns=(user, item, rating)",
+         "? Say --user, --item, --rating", "? Call them so in the file"),
+        ("from,to,c,w,w\n1,2,3,4,5\n", "? Say columns=(source, target, weight)",
+         "? Say --user, --item, --rating", "? Call them so in the file"),
+        ("user,item\n1,2\nann,bob\n", "; if ids are text, say text_ids=True",
+         "; if ids are text, say --text-ids", "'ann,bob'"),
+    ],
+)  # fmt: skip
+def test_advice_fits_whoever_reads_it(
+    content, in_python, to_mf, to_partition, tmp_path, capsys, run_cli
+):
+    path = tmp_path / "table.csv"
+    path.write_text(content)
+    with pytest.raises(ReadError) as raised:
+        daskpart.read(path)
+    assert str(raised.value).endswith(in_python)
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+    for command, ending in ((("fit", "mf"), to_mf), (("partition",), to_partition)):
+        assert run_cli(*command, path) == 2
+        assert capsys.readouterr().err.endswith(f"{ending}\n")
 
 
 def test_a_memory_limit_is_for_what_is_read_in_blocks(graph_file, tmp_path, capsys, run_cli):
