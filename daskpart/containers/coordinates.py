@@ -53,7 +53,8 @@ def merged(
     """Entries in row-major order, one a cell: ``(coordinates [n_modes, n_cells], values)``.
 
     Values that come in order and without repeats are not copied. Sums are made in float64 and
-    rounded once.
+    rounded once. One that whole numbers of that type cannot hold is refused (InputError); of floats
+    it is infinite.
     """
     order = _row_major_order(indices, shape)
     if order is not None:
@@ -66,13 +67,23 @@ def merged(
             values = values[chosen]
         else:
             chosen = np.flatnonzero(np.insert(~same, 0, True))
-            with np.errstate(over="ignore"):
-                values = np.add.reduceat(values.astype(np.float64), chosen).astype(values.dtype)
+            values = _sums(values, chosen)
         indices = [index[chosen] for index in indices]
     coordinates = np.empty((len(shape), len(values)), index_dtype(max(shape, default=0)))
     for mode, index in enumerate(indices):
         coordinates[mode] = index
     return coordinates, values
+
+
+def _sums(values: npt.NDArray[Any], starts: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """The sums of values that follow one another, from each of `starts` to the next."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        exact = np.add.reduceat(values.astype(np.float64), starts)
+        sums = exact.astype(values.dtype)
+    if sums.dtype.kind in "iu" and (sums != exact).any():
+        beyond = exact[np.argmax(sums != exact)]
+        raise InputError(f"the values of a cell sum to {beyond:g}, which {sums.dtype} cannot hold")
+    return sums
 
 
 def rises(indices: Sequence[npt.NDArray[Any]]) -> bool:

@@ -319,7 +319,11 @@ def without_repeats(matrix: LabelledMatrix, repeats: Literal["last", "sum"]) -> 
     if rises(sides):
         return matrix
     (rows, columns), values = merged(sides, matrix.values, matrix.shape, repeats)
-    if repeats == "last" and len(values) < matrix.nnz:
+    if repeats == "sum":
+        names = (matrix.row_name, matrix.column_name)
+        labels = (matrix.row_labels, matrix.column_labels)
+        refuse_nonfinite(values, (rows, columns), names, "sums of ratings", labels)
+    elif len(values) < matrix.nnz:
         warnings.warn(
             f"{matrix.nnz - len(values)} of {matrix.nnz} ratings repeat a position "
             f"({matrix.row_name}, {matrix.column_name}); the last one given of each is kept",

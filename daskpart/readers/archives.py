@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from daskpart.containers.coordinates import index_dtype
 from daskpart.errors import DaskpartError, ReadError
 
-from .assembly import assemble, check_extent
+from .assembly import assemble, cast_values, check_extent, expected_value
 from .messages import listed
 from .streams import opened
 
@@ -198,8 +198,16 @@ def _block(
     """A matrix of the archive in compressed rows, repeated cells added up."""
     indices = archive[f"{prefix}_indices"]
     key = f"{prefix}_data"
-    with np.errstate(over="ignore"):  # infinity is refused below
-        values = archive[key].astype(np.float32) if key in archive else np.ones(len(indices), "f4")
+    values = np.ones(len(indices), np.float32)
+    if key in archive:
+        given = archive[key]
+        values, good = cast_values(given.astype(np.float64), values.dtype)
+        if not good.all():
+            first = int(np.argmin(good))
+            raise ReadError(
+                f"{path}: {expected_value('value', values.dtype)}, found {given[first]} at entry "
+                f"{first} of {key}"
+            )
     matrix = _checked_csr(values, indices, archive[f"{prefix}_indptr"], shape)
     matrix.sum_duplicates()
     coords = np.stack(matrix.tocoo().coords).astype(index_dtype(max(shape)))

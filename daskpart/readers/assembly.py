@@ -72,12 +72,16 @@ def value_type(dtype: np.typing.DTypeLike) -> np.dtype:
 def cast_values(values: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     """`values` (float64) in another type, and which of them are finite and fit it.
 
-    Whole numbers from 2^53 on do not: a float64 may have come from another one.
+    Whole numbers from 2^53 on do not: a float64 may have come from another one; nor does what is
+    no zero and would become one.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         cast = values.astype(dtype)
     good = np.isfinite(values)
-    good &= np.isfinite(cast) if dtype.kind == "f" else (cast == values) & (abs(values) < 2**53)
+    if dtype.kind == "f":
+        good &= np.isfinite(cast) & ((cast != 0) | (values == 0))
+    else:
+        good &= (cast == values) & (abs(values) < 2**53)
     return cast, good
 
 
@@ -134,8 +138,15 @@ def assemble(
         A cell occurs more than once.
     """
     shape = tuple(int(extent) for extent in shape)
-    coords, kept = merged(indices, values, shape, repeats)
+    try:
+        coords, kept = merged(indices, values, shape, repeats)
+    except InputError as error:
+        raise ReadError(f"{source}: {error}; read it with another dtype") from None
     if len(kept) < len(values):
+        if not np.isfinite(kept).all():
+            raise ReadError(
+                f"{source}: the values of a cell sum to more than {kept.dtype} can hold"
+            )
         what = "the last value of each cell is kept" if repeats == "last" else "values are summed"
         warnings.warn(
             f"{source}: {len(values) - len(kept)} entries repeat a cell given before; {what}",

@@ -109,9 +109,10 @@ class Table:
             group = file.read_row_group(number, columns=columns)
         frame = group.to_pandas(ignore_metadata=True)
         name = frame.columns[self.label]
-        features = [_numbers(frame, each, path, number) for each in frame if each != name]
-        read = _texts if self.has_text else _numbers
-        labels = read(frame, name, path, number)
+        features = [
+            _numbers(frame, each, path, number, wanted.dtype) for each in frame if each != name
+        ]
+        labels = (_texts if self.has_text else _numbers)(frame, name, path, number)
         if wanted.labels is not None and not np.isin(labels, wanted.labels).all():
             strange = labels[~np.isin(labels, wanted.labels)][0].item()
             raise ReadError(
@@ -120,7 +121,7 @@ class Table:
             )
         if self.has_text:
             labels = self._handed_on(labels, path)
-        return self._sparse(np.column_stack(features).astype(wanted.dtype), labels)
+        return self._sparse(np.column_stack(features), labels)
 
     def _sparse(self, values: np.ndarray, labels: np.ndarray) -> Rows:
         """Rows without their zeros."""
@@ -249,17 +250,20 @@ def _parquet(stream: Any, path: str) -> Any:
         raise ReadError(f"{path}: not a parquet file that can be read: {error}") from error
 
 
-def _numbers(frame: Any, name: str, path: str, group: int) -> np.ndarray:
-    """A column as float64 (ReadError for what is no finite number)."""
+def _numbers(
+    frame: Any, name: str, path: str, group: int, dtype: np.typing.DTypeLike = np.float64
+) -> np.ndarray:
+    """A column in a type of numbers (ReadError for what is no finite number, or does not fit)."""
     column = frame[name]
     if column.dtype.kind not in "biuf":
         raise ReadError(f"{path}: column {name!r} is {column.dtype}; expected numbers")
-    cells, good = cast_values(column.to_numpy(np.float64), np.dtype(np.float64))
+    cells, good = cast_values(column.to_numpy(np.float64), np.dtype(dtype))
     if not good.all():
         row = int(np.argmin(good))
+        beyond = f", which {np.dtype(dtype)} cannot hold" if np.isfinite(column.iloc[row]) else ""
         raise ReadError(
             f"{path}, row group {group}, row {row}: expected a finite number in column {name!r}, "
-            f"found {shown(column.iloc[row])}"
+            f"found {shown(column.iloc[row])}{beyond}"
         )
     return cells
 

@@ -8,6 +8,7 @@ The scanner knows numbers only, as float64; pandas makes tables of text.
 
 from __future__ import annotations
 
+import datetime
 import io
 from collections.abc import Sequence
 from typing import Any, Literal, NoReturn
@@ -291,10 +292,20 @@ def _from_frame(
         values, good = cast_values(_as_numbers(given), dtype)
         if not good.all():
             first = int(np.argmin(good))
-            raise ReadError(
-                f"{place(first)}: {expected_value(relation.value, dtype)}, "
-                f"found {shown(given.iloc[first])}{about_commas(str(given.iloc[first]))}"
+            found = given.iloc[first]
+            problem = (
+                f"{place(first)}: {expected_value(relation.value, dtype)}, found {shown(found)}"
+                f"{about_commas(str(found))}"
             )
+            if isinstance(found, datetime.date | datetime.timedelta):
+                raise ReadError(
+                    f"{problem}; the column {given.name!r} says when.",
+                    option="columns",
+                    advice=f" Say columns=({', '.join(relation.dims)}), and the {relation.value} "
+                    "behind them where there is one",
+                    in_file=" Leave it out",
+                )
+            raise ReadError(problem)
     both = (labels[0], labels[1])
     return labelled(
         codes[0], codes[1], values, both, relation.dims, relation.value, str(path), repeats

@@ -79,7 +79,7 @@ def read_mtx(path: str) -> sp.csr_array:
         )
     for extent, what in zip(header.shape, ("rows", "columns"), strict=True):
         check_extent(path, extent, n_found, what)
-    return _assembled(pieces, header)
+    return _assembled(path, pieces, header)
 
 
 class _Header(NamedTuple):
@@ -157,7 +157,7 @@ def _entries(rows: Rows, width: int, header: _Header) -> _Entries:
     return _Entries(row, column, rows.values(np.s_[2::3], "value", header.dtype))
 
 
-def _assembled(pieces: list[_Entries], header: _Header) -> sp.csr_array:
+def _assembled(path: str, pieces: list[_Entries], header: _Header) -> sp.csr_array:
     dtype = np.dtype(np.float64) if header.dtype is None else header.dtype
     none = _Entries(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, dtype))
     rows, columns, values = (
@@ -170,4 +170,8 @@ def _assembled(pieces: list[_Entries], header: _Header) -> sp.csr_array:
             np.concatenate([columns, rows[apart]]),
             np.concatenate([values, header.mirrored * values[apart]]),
         )
-    return sp.coo_array((values, (rows, columns)), shape=header.shape).tocsr()
+    with np.errstate(over="ignore"):  # refused below
+        matrix = sp.coo_array((values, (rows, columns)), shape=header.shape).tocsr()
+    if matrix.nnz < len(values) and not np.isfinite(matrix.data).all():
+        raise ReadError(f"{path}: the values of a cell sum to more than float64 can hold")
+    return matrix

@@ -19,7 +19,7 @@ import sparse
 
 import daskpart
 from daskpart.containers import as_matrix
-from daskpart.errors import InputError, ReadError
+from daskpart.errors import DaskpartWarning, InputError, ReadError
 from daskpart.partitions import Partition
 from daskpart.readers.detection import separator_of
 
@@ -40,6 +40,7 @@ def test_a_pipe_is_named_and_nobody_waits_for_it(tmp_path: Path, name: str) -> N
         ("u.data", "5\t7\tnan\t1", "expected a finite rating that float32 can hold, found nan"),
         ("u.data", "5\t7\t-inf\t1", "expected a finite rating that float32 can hold, found -inf"),
         ("u.data", "5\t7\t1e39\t1", "expected a finite rating that float32 can hold, found 1e39"),
+        ("u.data", "5\t7\t1e-50\t1", "a finite rating that float32 can hold, found 1e-50"),
         ("u.data", "5\t7\t3", "expected 4 numbers in a line, found 3"),
         ("u.data", "5\t7\t\t1", "expected 4 numbers in a line, found 3"),
         ("u.data", "-5\t7\t3\t1", "expected a whole user id from 0 to 2^53 - 1, found -5"),
@@ -101,6 +102,14 @@ def test_a_bad_line_is_named(
         ("a.mtx", "%%MatrixMarket matrix array real general\n1 1\n3\n", "a dense Matrix Market"),
         ("a.mtx", "1 1 3\n", "expected a Matrix Market file"),
         ("a.npz", "no zip", "not an archive that can be read"),
+        ("a.edges", "ann bob 1e-50\nbob cid 1\n", "float32 can hold, found 1e-50"),
+        ("a.edges", "0 1 2e38\n1 0 1\n0 1 2e38\n", "sum to more than float32 can hold"),
+        ("a.tns", "1 2 9e307\n1 2 9e307\n1 1 1\n1 2 9e307\n", "sum to more than float64 can hold"),
+        (
+            "a.mtx",
+            "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1e308\n1 1 1e308\n",
+            "sum to more than float64 can hold",
+        ),
     ],
 )
 def test_what_each_format_refuses(tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -369,7 +378,17 @@ def test_times_in_a_parquet_file_are_no_ratings(tmp_path: Path, values: Any) -> 
     """Pandas makes numbers of them, such as microseconds since 1970."""
     path = tmp_path / "x.parquet"
     pandas.DataFrame({"user": ["a", "b"], "item": [1, 2], "when": values}).to_parquet(path)
-    with pytest.raises(ReadError, match=r"row 0: expected a finite rating .*, found Time"):
+    with pytest.raises(ReadError, match=r"row 0: expected a finite rating .*, found Time") as told:
+        daskpart.read(path)
+    assert "the column 'when' says when. Say columns=(user, item)" in str(told.value)
+    assert daskpart.read(path, columns=("user", "item")).data.data.tolist() == [1, 1]
+
+
+def test_dates_without_times_are_no_ratings(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    days = pandas.date_range("2024-02-29", periods=2).date
+    pandas.DataFrame({"source": ["a", "b"], "target": [1, 2], "weight": days}).to_parquet(path)
+    with pytest.raises(ReadError, match=r"'weight' says when\. Say columns=\(source, target\)"):
         daskpart.read(path)
 
 
@@ -520,3 +539,21 @@ def test_what_parts_columns_is_told_where_there_is_one_column(tmp_path, text, fo
     path.write_text(text)
     with pytest.raises(ReadError, match=r"one column, .* '::' or blanks part columns"):
         daskpart.read(path, format)
+
+
+def test_sums_that_a_type_of_whole_numbers_cannot_hold(tmp_path):
+    path = tmp_path / "a.edges"
+    path.write_text("0 1 100\n0 1 20\n1 0 1\n")
+    with pytest.warns(DaskpartWarning, match="1 entries repeat"):
+        assert daskpart.read(path, dtype=np.int8).data.data.tolist() == [120, 1]
+    path.write_text("0 1 100\n0 1 100\n1 0 1\n")
+    with pytest.raises(ReadError, match="sum to 200, which int8 cannot hold"):
+        daskpart.read(path, dtype=np.int8)
+
+
+@pytest.mark.parametrize("value", [1e-50, 1e300])
+def test_weights_of_an_archive_that_float32_cannot_hold(tmp_path, value):
+    path = tmp_path / "graph.npz"
+    np.savez(path, adj_indptr=[0, 1, 2], adj_indices=[1, 0], adj_data=[1, value])
+    with pytest.raises(ReadError, match=r"float32 can hold, found 1e.* at entry 1 of adj_data"):
+        daskpart.read(path)

@@ -261,6 +261,10 @@ def test_bad_parquet(tmp_path):
         survey(path, label="y", labels=("0", "1"))
     with pytest.raises(InputError, match=r"labels=\('0', '1'\) should be numbers"):
         survey(path, label="y", labels=np.array(["0", "1"]))
+    for value, dtype in ((1e300, "float32"), (1e-50, "float32"), (0.5, "int64")):
+        pandas.DataFrame({"a": [1, value], "y": [0, 1]}).to_parquet(path)
+        with pytest.raises(ReadError, match=rf"row 1: .* in column 'a', .* {dtype} cannot hold"):
+            survey(path, label="y", dtype=dtype)
     path.write_bytes(b"PAR1 and no more")
     with pytest.raises(ReadError, match="not a parquet file"):
         survey(path, label="y")

@@ -356,6 +356,11 @@ def test_repeats_may_be_summed_and_events_counted():
     assert as_matrix(timed, repeats="sum").values.tolist() == [2, 1, 1]
     weighed = clicks.assign(rating=[1.0, 2.5, 1.0, 1.0])
     assert as_matrix(weighed, repeats="sum").values.tolist() == [3.5, 1, 1]
+    large = clicks.assign(rating=np.float32([2e38, 2e38, 1, 1]))
+    with pytest.raises(
+        InputError, match=r"sums of ratings are NaN or infinite.*user 0 \(1\), item"
+    ):
+        as_matrix(large, repeats="sum")
     with pytest.raises(InputError, match="a DataFrame with the columns 'user', 'item'"):
         as_matrix(clicks)
 
