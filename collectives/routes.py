@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.distinct import distinct
+
 from .hypercube import EmbeddedPlan
 from .messages import PreparedPlan, localise
 from .plan import Plan, RankRound, require_same_ranks
@@ -88,8 +90,8 @@ def routes_of_rank(
     """Routes through one rank; `numbering` as for `Communicator.prepare`."""
     carried, ends, *rounds = pieces
     passing = [items for entry in rounds for items in (entry.out_items, entry.in_items)]
-    routed = np.unique(np.concatenate(passing))
-    routed = routed[routed < n_routed]  # the others are payload
+    items = np.concatenate(passing)
+    routed = distinct(items[items < n_routed], n_routed).astype(np.int32)  # the others are payload
     direct = localise([carried], numbering)[0]
     lengths = [len(positions) for positions in direct.in_positions]
     start_slots, once = np.unique(np.searchsorted(routed, ends.out_items), return_index=True)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from daskpart._floor.checks import one_of, whole_number
+from daskpart._floor.distinct import distinct
 from daskpart._floor.sums import sums_by_key
 from daskpart.errors import EngineError
 
@@ -142,8 +143,9 @@ def _clean_nets(hypergraph: Hypergraph) -> tuple[np.ndarray, np.ndarray, np.ndar
     """Return (net_pointer, pins, costs) of the nets with a cost and two or more different pins."""
     sizes = np.diff(hypergraph.net_pointer)
     net_of = np.repeat(np.arange(sizes.size), sizes)
-    keys = np.unique(net_of * max(hypergraph.n_vertices, 1) + hypergraph.pins)
-    net_of, pins = np.divmod(keys, max(hypergraph.n_vertices, 1))
+    n_vertices = max(hypergraph.n_vertices, 1)
+    keys = distinct(net_of * n_vertices + hypergraph.pins, sizes.size * n_vertices)
+    net_of, pins = np.divmod(keys, n_vertices)
     kept = (np.bincount(net_of, minlength=sizes.size) >= 2) & (hypergraph.net_costs > 0)
     pins, net_of = pins[kept[net_of]], net_of[kept[net_of]]
     counts = np.bincount(net_of, minlength=sizes.size)[kept]

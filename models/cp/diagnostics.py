@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from daskpart._floor.checks import whole_number
+from daskpart._floor.distinct import distinct
 from daskpart._floor.tables import html_lines, readable
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.errors import DaskpartWarning, InputError
@@ -284,7 +285,7 @@ def _numbers(given: Any, name: str, least: int) -> list[int]:
 
 def _halves(tensor: LabelledTensor, mode: int) -> list[LabelledTensor]:
     """The slices of a mode that hold something, drawn into two tensors."""
-    used = np.unique(tensor.coordinates[mode])
+    used = distinct(tensor.coordinates[mode], tensor.shape[mode])
     if len(used) < 2:
         raise InputError(f"only {len(used)} slice of {tensor.dims[mode]} holds anything: no halves")
     side = np.full(tensor.shape[mode], -1)

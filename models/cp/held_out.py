@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.distinct import distinct
 from daskpart.collectives import Communicator, Inbox, PerRank, Plan, PreparedPlan, pack_rows
 from daskpart.collectives.plan import Round
 from daskpart.models.base.held_out import LABEL, root_mean
@@ -88,7 +89,7 @@ def with_held_out(plan: CPPlan, entries: Entries, keeps_best: bool = False) -> C
             held = numbering.of_rank(each)
             place[:] = -1
             place[held] = np.arange(held.size)
-            needed = np.unique(entries.positions[mode, own])
+            needed = distinct(entries.positions[mode, own], len(owner))
             there = place[needed] >= 0
             beside[each].append(needed[~there].astype(np.int32))
             at[each].append(place[needed[there]])

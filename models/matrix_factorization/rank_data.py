@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from daskpart._floor.distinct import distinct
 from daskpart._floor.hashing import GOLDEN, mixed_word
 from daskpart._floor.kernels import kernel
 from daskpart.collectives import Plan
@@ -134,7 +135,8 @@ class _Shares:
 
     def of(self, messages: Any) -> ItemWeights:
         """Items that the receiver of `messages` averages, and the weights of each copy."""
-        items = np.unique(messages.in_items)
+        n_items = int(messages.in_items.max(initial=-1)) + 1
+        items = distinct(messages.in_items, n_items).astype(np.int32)
         copies = {int(messages.rank): items}
         for m, source in enumerate(messages.sources):
             copies[int(source)] = messages.in_items[
