@@ -15,7 +15,6 @@ from daskpart.errors import InputError, ReadError
 from daskpart.models.graph_convolution.vertex_names import in_order, rows_by_name
 from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
-from daskpart.readers.detection import detect
 from daskpart.readers.streams import location
 
 from .classes import draw_confusion, draw_learning, judged, most_frequent
@@ -33,6 +32,7 @@ from .inputs import (
 from .options import SHARE, format_of, number, refuse
 
 _LABEL_NAMES = {"label", "labels", "class", "classes", "category", "y", "target"}
+_MASKS = ("train", "validation", "test")
 _VERTEX_NAMES = {"vertex", "node", "id", "name", "nodeid", "node_id", "vertex_id"}
 
 
@@ -43,7 +43,8 @@ class _GCN(Model):
     header), a square matrix (Matrix Market, .npz), a METIS graph (.graph), or python-source, the
     built-in data: which module of Python's standard library imports which, with the names that
     they use as features and their packages as labels. An .npz may have features and labels beside
-    its edges (adj_indptr, …); all others need --labels.
+    its edges (adj_indptr, …), and which vertices are to train on, to validate and to judge by
+    (train_idx, val_idx, test_idx); all others need --labels.
 
     An edge counts from its source to its target, as row and column of a matrix do, unless
     --symmetrize is given: vertex i reads the features of those that its row names.
@@ -98,23 +99,19 @@ class _GCN(Model):
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read graph, features and labels, and hide the labels of some vertices."""
-        graph, X, y = _read(source, given)
-        known = np.flatnonzero((y != -1) & ~pd.isna(y) & (y.astype(str) != "-1"))
-        random = np.random.default_rng(np.random.SeedSequence(given["random_state"] or 0))
-        test = np.sort(known[random.random(known.size) < given["test_fraction"]])
-        if test.size == known.size > 0:
-            raise InputError(
-                f"--test-fraction {given['test_fraction']:g} holds out all {known.size:,} labelled "
-                "vertices, and leaves none to train on: give a smaller one"
-            )
+        graph, X, y, masks = _read(source, given)
+        labelled = ((y != -1) & ~pd.isna(y) & (y.astype(str) != "-1")).to_numpy()
+        train, validation, test = _split(source, labelled, masks, given)
         shown = y.astype(object)
-        shown.iloc[test] = None
+        shown[~(train | validation)] = None
         n_features = "no" if X is None else f"{X.shape[1]:,}"
+        validate = f"{validation.sum():,} to validate, " if validation.any() else ""
         words = (
             f"{source}: a graph of {graph.shape[0]:,} vertices, {n_features} features, "
-            f"{known.size - test.size:,} labelled vertices to train on, {test.size:,} to judge by"
+            f"{train.sum():,} labelled vertices to train on, {validate}{test.sum():,} to judge by"
         )
-        return Data(X, [words], (y, test), {"y": shown, "graph": graph})
+        more = {"validation_mask": validation} if validation.any() else {}
+        return Data(X, [words], (y, np.flatnonzero(test)), {"y": shown, "graph": graph, **more})
 
     def judge(self, fit: Fit) -> dict[str, Any]:
         """Accuracy on the hidden labels, and the counts of right and wrong ones."""
@@ -204,8 +201,10 @@ def _asked(fit: Fit, what: str) -> Any:
     return fit.answers[what]
 
 
-def _read(source: str, given: dict[str, Any]) -> tuple[Any, Any, pd.Series]:
-    """Graph, features, labels."""
+def _read(
+    source: str, given: dict[str, Any]
+) -> tuple[Any, Any, pd.Series, dict[str, NDArray[np.bool_]]]:
+    """Graph, features, labels, and masks of vertices."""
     if source == BUILT_IN:
         from daskpart.datasets import load_python_source
 
@@ -214,30 +213,46 @@ def _read(source: str, given: dict[str, Any]) -> tuple[Any, Any, pd.Series]:
         packages = label["package"].to_numpy().astype(object)
         packages[label.to_numpy() < 0] = None
         y = pd.Series(packages, index=label["module"].to_numpy())
-        return modules["imports"], modules["counts"], y
-    graph = load_graph(source, given["format"])
-    features, labels = _beside_edges(source, given["format"])
-    if given["labels"] is None and labels is None:
+        return modules["imports"], modules["counts"], y, {}
+    graph, beside = load_graph(source, given["format"])
+    if given["labels"] is None and "label" not in beside:
         raise InputError("--labels is missing: a file with the labels of the vertices")
     names = pd.Index(graph.coords[graph.dims[0]].values if hasattr(graph, "dims")
                      else np.arange(graph.shape[0]))  # fmt: skip
+    features = beside["features"].data if "features" in beside else None
     if given["features"] is not None:
         features = _features(given["features"], names)
     if given["labels"] is None:
-        return graph, features, pd.Series(labels, index=names)
-    return graph, features, _labels(given["labels"], names)
+        y = pd.Series(beside["label"].data, index=names)
+    else:
+        y = _labels(given["labels"], names)
+    return graph, features, y, {name: beside[name].data for name in _MASKS if name in beside}
 
 
-def _beside_edges(source: str, format: str | None) -> tuple[Any, Any]:
-    """Features and labels that an .npz of a graph has beside its edges, None where it has none."""
-    place = location(source)
-    if (format or detect(place, GRAPHS, "edges")) != "npz":
-        return None, None
-    data = read(place, "npz")
-    if not hasattr(data, "data_vars"):
-        return None, None
-    features, labels = (data[n].data if n in data else None for n in ("features", "label"))
-    return features, labels
+def _split(
+    source: str, labelled: NDArray[np.bool_], masks: dict[str, NDArray[np.bool_]],
+    given: dict[str, Any],
+) -> tuple[NDArray[np.bool_], ...]:  # fmt: skip
+    """Labelled vertices to train on, to validate on and to judge by: as the file says, or drawn."""
+    none = np.zeros(len(labelled), bool)
+    if masks:
+        options = ("test_fraction", "validation_fraction")
+        refuse(options, f"{source} says which vertices are for training and which are not")
+        test, validation = (labelled & masks.get(name, none) for name in ("test", "validation"))
+        train = labelled & masks.get("train", ~none) & ~validation & ~test
+        if not train.any():
+            raise InputError(f"{source}: no labelled vertex is for training alone")
+        return train, validation & ~test, test
+    known = np.flatnonzero(labelled)
+    random = np.random.default_rng(np.random.SeedSequence(given["random_state"] or 0))
+    test = none.copy()
+    test[known[random.random(known.size) < given["test_fraction"]]] = True
+    if known.size and not (labelled & ~test).any():
+        raise InputError(
+            f"--test-fraction {given['test_fraction']:g} holds out all {known.size:,} labelled "
+            "vertices, and leaves none to train on: give a smaller one"
+        )
+    return labelled & ~test, none, test
 
 
 def _labels(path: str, vertices: pd.Index) -> pd.Series:

@@ -84,7 +84,8 @@ def load_matrix(
             raise InputError(f"{BUILT_IN} is no table: leave out {_OF_TABLES}")
         _refuse_format(format)
         return as_matrix(load_python_source()["counts"])
-    data = _read(source, format, MATRICES, {**_of_table(columns), **written}, {"repeats": repeats})
+    of_table = {**_of_table(columns), **written}
+    data = sparse_inside(_read(source, format, MATRICES, of_table, {"repeats": repeats}), source)
     is_hypergraph = isinstance(data, Hypergraph)
     if is_hypergraph or len(data.shape) != 2:
         what = "a hypergraph" if is_hypergraph else f"a tensor of {len(data.shape)} modes"
@@ -120,24 +121,32 @@ def _of_table(columns: Columns) -> dict[str, Any]:
     return {"columns": (user, item) if rating is None else (user, item, rating)}
 
 
-def load_graph(source: str, format: str | None = None) -> Any:
-    """Read a graph: lines of edges, a square matrix, or METIS's; errors as of `load_matrix`."""
+def load_graph(source: str, format: str | None = None) -> tuple[Any, Any]:
+    """Read a graph: lines of edges, a square matrix, or METIS's; errors as of `load_matrix`.
+
+    Returns
+    -------
+    graph : container
+    beside : xarray.Dataset or dict
+        Where the file has more than edges: features, label, and the masks train, validation, test.
+    """
     if source == BUILT_IN:
         from daskpart.datasets import load_python_source
 
         _refuse_format(format)
-        return load_python_source()["imports"]
+        return load_python_source()["imports"], {}
     data = _read(source, format, GRAPHS, table="edges")
-    if isinstance(data, Hypergraph) and (np.diff(data.net_pointer) == 2).all():
-        return _adjacency(data)
-    if isinstance(data, Hypergraph) or len(getattr(data, "shape", ())) != 2:
+    graph = sparse_inside(data, source)
+    if isinstance(graph, Hypergraph) and (np.diff(graph.net_pointer) == 2).all():
+        return _adjacency(graph), {}
+    if isinstance(graph, Hypergraph) or len(getattr(graph, "shape", ())) != 2:
         raise InputError(f"{source} holds no graph: give edges or a square matrix")
-    return data
+    return graph, data if hasattr(data, "data_vars") else {}
 
 
 def load_graph_matrix(source: str, format: str | None = None) -> LabelledMatrix:
     """Read a graph, as `load_graph`, as a matrix."""
-    return _matrix(load_graph(source, format), ("reader", "vertex"))
+    return _matrix(load_graph(source, format)[0], ("reader", "vertex"))
 
 
 def load_parts(path: Path) -> Partition:
@@ -170,7 +179,7 @@ def load_any(source: str, format: str | None, model: str) -> Cuttable:
     """
     if source == BUILT_IN:
         return load_matrix(source, format)
-    data = _read(source, format)
+    data = sparse_inside(_read(source, format), source)
     if isinstance(data, Hypergraph):
         if model != "auto":
             raise InputError(f"{source} says itself what is a net: leave out --model")
@@ -240,7 +249,8 @@ def _tensor(
     if source == BUILT_IN:
         data: Any = load_matrix(source, format).to_xarray()
     else:
-        data = _read(source, format, TENSORS, of_tensor={"zero_based": True} if zero_based else {})
+        of_tensor = {"zero_based": True} if zero_based else {}
+        data = sparse_inside(_read(source, format, TENSORS, of_tensor=of_tensor), source)
     if isinstance(data, Hypergraph):
         raise InputError(f"{source} holds a hypergraph; this command takes a tensor or a matrix")
     return _with_names(as_tensor(data, missing=missing), names)
@@ -405,7 +415,7 @@ def _read(
         if of_tensor and chosen != "tns":
             raise InputError(f"{source} is read as {chosen}, no .tns file: leave out --zero-based")
         options = {**of_table, **(of_events if chosen in _MAY_REPEAT else {}), **of_tensor}
-        return sparse_inside(read(source, chosen, **options), source)
+        return read(source, chosen, **options)
     except ReadError as error:
         advice = {"format": f"; give --format one of {listed(among)}"}
         if among is MATRICES:

@@ -16,6 +16,7 @@ import scipy.sparse
 
 import daskpart
 from daskpart.models.graph_convolution import graph_network
+from daskpart.readers import archives
 
 SMALL = ("--max-iter", 3, "--partitioner", "random", "--ranks", 2, "--hidden", 6)
 
@@ -171,6 +172,33 @@ def test_a_graph_may_bring_its_features_and_labels(tmp_path, capsys, run_cli):
     np.savez(graph, **of_edges)
     assert run_cli(*given) == 2
     assert "--labels is missing" in capsys.readouterr().err
+
+
+def test_a_graph_may_say_what_is_held_out(tmp_path, capsys, monkeypatch, run_cli):
+    """The file is read once; what is of no set is not learnt from."""
+    n, graph, out = 40, tmp_path / "graph.npz", tmp_path / "o"
+    ring = (np.arange(n)[:, None] + [-1, 1]) % n
+    sets = {"train_idx": np.arange(20), "val_idx": np.arange(20, 28), "test_idx": np.arange(28, 35)}
+    labels = np.where(np.arange(n) < 35, np.arange(n) % 2, 2)  # a class that is in no set
+    np.savez(
+        graph, adj_indptr=2 * np.arange(n + 1), adj_indices=ring.ravel(), labels=labels, **sets
+    )
+    given = ("fit", "gcn", graph, *SMALL, "--no-plots", "--out", out)
+    reads, usual = [], archives.read_npz
+    monkeypatch.setattr(archives, "read_npz", lambda path: reads.append(path) or usual(path))
+    assert run_cli(*given, "--patience", 5) == 0
+    assert len(reads) == 1
+    words = "40 vertices, no features, 20 labelled vertices to train on, 8 to validate, 7 to judge"
+    assert words in capsys.readouterr().out
+    assert json.loads((out / "metrics.json").read_text())["n_test"] == 7
+    assert daskpart.GCNClassifier.load(out / "model").classes_.tolist() == [0, 1]
+    for option in ("--test-fraction", "--validation-fraction"):
+        assert run_cli(*given, option, 0.1) == 2
+        assert f"leave out {option}" in capsys.readouterr().err
+    np.savez(graph, adj_indptr=2 * np.arange(n + 1), adj_indices=ring.ravel(), labels=labels,
+             test_idx=np.arange(40))  # fmt: skip
+    assert run_cli(*given) == 2
+    assert "no labelled vertex is for training" in capsys.readouterr().err
 
 
 def test_labels_must_be_given(files, capsys, run_cli):
