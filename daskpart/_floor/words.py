@@ -9,14 +9,19 @@ _SIBILANTS = ("s", "x", "z", "ch", "sh")
 
 
 def plural(name: str) -> str:
-    """What many of them are called.
+    """What many of them are called; a name that is no English word, or of many, is left as it is.
 
     Examples
     --------
     >>> [plural(name) for name in ("user", "city", "day", "class", "batch", "epoch", "vertex")]
     ['users', 'cities', 'days', 'classes', 'batches', 'epochs', 'vertices']
+    >>> [plural(name) for name in ("movies", "商品", "mode_0", "sex", "status")]
+    ['movies', '商品', 'mode_0', 'sexes', 'statuses']
     """
-    if name.endswith("ex"):
+    is_plural = name.endswith("s") and not name.endswith(("ss", "us"))
+    if is_plural or not name.isascii() or (name and not name[-1].isalpha()):
+        return name
+    if name.endswith(("vertex", "index")):
         return f"{name[:-2]}ices"
     if name.endswith("y") and name[-2:-1] not in {*"aeiou"}:
         return f"{name[:-1]}ies"

@@ -20,6 +20,8 @@ from daskpart.readers.libsvm import Examples
         ("user", "users"), ("movieId", "movieIds"), ("city", "cities"), ("day", "days"),
         ("y", "ies"), ("class", "classes"), ("box", "boxes"), ("batch", "batches"),
         ("vertex", "vertices"), ("index", "indices"), ("", "s"),
+        ("movies", "movies"), ("Künstler", "Künstler"), ("mode_0", "mode_0"), ("sex", "sexes"),
+        ("nr.", "nr."), ("status", "statuses"),
     ],
 )  # fmt: skip
 def test_plurals(one: str, many: str) -> None:
