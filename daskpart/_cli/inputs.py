@@ -24,7 +24,7 @@ from daskpart.partitions import Partition
 from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
 from daskpart.readers.detection import FORMATS, detect, separator_of, suffix_format
-from daskpart.readers.messages import about_commas, listed
+from daskpart.readers.messages import about_commas, listed, of_pandas
 from daskpart.readers.streams import first_lines, location, opened
 
 if TYPE_CHECKING:
@@ -291,6 +291,8 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
     except pd.errors.EmptyDataError:
         raise InputError(f"{source}: the file is empty") from None
     except (OSError, ValueError) as error:
+        if isinstance(error, pd.errors.ParserError):
+            raise InputError(f"{source}{of_pandas(error)}") from None
         raise InputError(f"{source}: cannot be read as a table ({str(error).strip()})") from None
 
 

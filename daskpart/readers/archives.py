@@ -100,6 +100,8 @@ def _check_sizes(content: io.BytesIO, path: str) -> None:
 
 def _matrix(content: io.BytesIO, path: str) -> sp.csr_array:
     matrix: Any = sp.load_npz(content)
+    if matrix.ndim != 2:
+        raise ReadError(f"{path}: expected a matrix, found an array of the shape {matrix.shape}")
     for extent, what in zip(matrix.shape, ("rows", "columns"), strict=True):
         check_extent(path, extent, matrix.data.size, what)
     if hasattr(matrix, "check_format"):

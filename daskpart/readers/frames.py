@@ -25,7 +25,7 @@ from daskpart.errors import InputError, ReadError
 from .assembly import cast_values, expected_value, labelled, value_type
 from .detection import is_number, names_both_sides
 from .dialect import EDGES, RATINGS, Dialect, Relation, choose_columns
-from .messages import ABOUT_TEXT_IDS, about_commas, shown
+from .messages import ABOUT_TEXT_IDS, about_commas, of_pandas, shown
 from .scanning import LARGEST_ID
 from .streams import head, opened
 
@@ -136,7 +136,7 @@ def read_table_relation(
         except UnicodeDecodeError:
             _fail_at_encoding(path)
         except ValueError as error:  # also what pandas raises by its own names
-            raise ReadError(f"{path}: {str(error).strip()}") from error
+            raise ReadError(f"{path}{of_pandas(error)}") from error
     beyond = frame.iloc[:1, dialect.n_columns :]
     if delimiter == "\t" and (beyond.isna() | (beyond == "")).all(axis=None):
         frame = frame.iloc[:, : dialect.n_columns]  # tabs at the end of the first line tell nothing
@@ -229,12 +229,18 @@ def _as_labels(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return text, text != ""
 
 
+def _plain_text(label: Any) -> Any:
+    """Text without blanks around it, also that of bytes, which parquet files of others hold."""
+    text = label.decode() if isinstance(label, bytes) else label
+    return text.strip(" ") if isinstance(text, str) else text
+
+
 def _factorized(side: pandas.Series) -> tuple[np.ndarray, Any]:
     """The number of each id, and all ids in order; blanks around text are none of its own."""
     code, found = pandas.factorize(side, sort=True)
     if found.dtype.kind in "biuf":
         return code, found
-    stripped = [each.strip(" ") if isinstance(each, str) else each for each in found]
+    stripped = [_plain_text(each) for each in found]
     if stripped == [*found]:
         return code, found
     again, ids = pandas.factorize(np.array(stripped, object), sort=True)
@@ -268,7 +274,7 @@ def _from_frame(
     for what, side in zip(relation.ids, sides, strict=False):
         try:
             code, found = _factorized(side)
-        except TypeError as error:  # lists in a parquet file
+        except (TypeError, UnicodeDecodeError) as error:  # lists, or no text, in a parquet file
             raise ReadError(
                 f"{path}: a {what} is a number or text; found {shown(side.iloc[0])} ({error})"
             ) from error
@@ -277,9 +283,14 @@ def _from_frame(
         if not good.all():
             first = int(np.argmin(good))
             row = first % len(frame)
+            given = side.iloc[first]
             raise ReadError(
-                f"{place(row)}: no usable {what}, found {shown(side.iloc[first])}; leave out lines "
-                "without one"
+                f"{place(row)}: no usable {what}, found {shown(given)}; "
+                + (
+                    "leave out lines without one"
+                    if isinstance(given, str) or pandas.isna(given)
+                    else "ids are whole numbers from 0 to 2^63 - 1, or text"
+                )
             )
         codes.append(code)
         labels.append(label)

@@ -13,6 +13,7 @@ import numpy as np
 ABOUT_TEXT_IDS = {"option": "text_ids", "advice": "; if ids are text, say text_ids=True"}
 _MOST_NAMES = 12
 _EMPTY_CELL = re.compile(r"(?:^|[,;\t])\s*(?:[,;\t]|$)")
+_OTHER_WIDTH = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
@@ -56,6 +57,25 @@ def about_commas(found: str) -> str:
     if not _DECIMAL_COMMA.fullmatch(found):
         return ""
     return f"; decimal commas are not read: write {found.replace(',', '.')}"
+
+
+def of_pandas(error: Exception) -> str:
+    """What pandas says of a table, to follow the name of its file.
+
+    Examples
+    --------
+    >>> of_pandas(ValueError("Error tokenizing data. C error: Expected 3 fields in line 8, saw 4"))
+    ', line 8: expected 3 cells, found 4; put a cell that holds a separator in quotes'
+    """
+    words = str(error).strip()
+    found = _OTHER_WIDTH.search(words)
+    if found is None:
+        return f": {words}"
+    wanted, line, n_cells = found.groups()
+    return (
+        f", line {line}: expected {wanted} cells, found {n_cells}; put a cell that holds a "
+        "separator in quotes"
+    )
 
 
 def about_empty_cells(line: str) -> str:

@@ -102,6 +102,7 @@ def test_a_bad_line_is_named(
         ("a.mtx", "%%MatrixMarket matrix array real general\n1 1\n3\n", "a dense Matrix Market"),
         ("a.mtx", "1 1 3\n", "expected a Matrix Market file"),
         ("a.npz", "no zip", "not an archive that can be read"),
+        ("ratings.csv", "user,item\nann,2\nbob,3,4\n", "line 3: expected 2 cells, found 3; put"),
         ("a.edges", "ann bob 1e-50\nbob cid 1\n", "float32 can hold, found 1e-50"),
         ("a.edges", "0 1 2e38\n1 0 1\n0 1 2e38\n", "sum to more than float32 can hold"),
         ("a.tns", "1 2 9e307\n1 2 9e307\n1 1 1\n1 2 9e307\n", "sum to more than float64 can hold"),
@@ -557,3 +558,32 @@ def test_weights_of_an_archive_that_float32_cannot_hold(tmp_path, value):
     np.savez(path, adj_indptr=[0, 1, 2], adj_indices=[1, 0], adj_data=[1, value])
     with pytest.raises(ReadError, match=r"float32 can hold, found 1e.* at entry 1 of adj_data"):
         daskpart.read(path)
+
+
+@pytest.mark.parametrize("ids", [[1, -2], [1.0, 2.5], np.uint64([1, 2**63 + 1])])
+def test_ids_of_parquet_that_are_none_are_told_what_ids_are(tmp_path, ids):
+    pandas.DataFrame({"user": ids, "item": [1, 2], "rating": [3, 4]}).to_parquet(
+        path := tmp_path / "x.parquet"
+    )
+    with pytest.raises(ReadError, match=r"row [01]: .* ids are whole numbers from 0 to 2\^63 - 1"):
+        daskpart.read(path)
+
+
+def test_text_of_parquet_may_be_bytes(tmp_path):
+    """As files of other programs have it, which do not say that their bytes are text."""
+    path = tmp_path / "x.parquet"
+    users = [" Zoë".encode(), b"ann", "Zoë".encode()]
+    pandas.DataFrame({"user": users, "item": [1, 2, 3], "rating": [3, 4, 5]}).to_parquet(path)
+    found = daskpart.read(path)
+    assert found["user"].values.tolist() == ["Zoë", "ann"]
+    assert found.data.todense().tolist() == [[3, 0, 5], [0, 4, 0]]
+    users[1] = b"\xff"
+    pandas.DataFrame({"user": users, "item": [1, 2, 3], "rating": [3, 4, 5]}).to_parquet(path)
+    with pytest.raises(ReadError, match="a user id is a number or text"):
+        daskpart.read(path)
+
+
+def test_an_archive_of_one_dimension(tmp_path):
+    sp.save_npz(tmp_path / "x.npz", sp.coo_array(([1], ([2],)), shape=(4,)))
+    with pytest.raises(ReadError, match=r"expected a matrix, found an array of the shape \(4,\)"):
+        daskpart.read(tmp_path / "x.npz")
