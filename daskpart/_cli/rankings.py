@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from daskpart._floor.words import counted
 from daskpart.containers.matrix import LabelledMatrix, as_matrix
 from daskpart.datasets.splitting import train_test_split_ratings
+from daskpart.errors import InputError
 
 from .fit import Data, Fit
 from .inputs import in_words
@@ -22,6 +24,12 @@ def held_out(matrix: LabelledMatrix, source: str, given: dict[str, Any]) -> Data
     """What was read, less the share that the options hold out."""
     words, train, test = [in_words(matrix, source)], matrix, None
     if given["test_fraction"]:
+        n_test = round(given["test_fraction"] * matrix.nnz)
+        if not 0 < n_test < matrix.nnz:
+            raise InputError(
+                f"--test-fraction {given['test_fraction']:g} holds out {n_test:,} of "
+                f"{counted(matrix.nnz, 'value')}, and both sides need some: give another, or 0"
+            )
         parts = train_test_split_ratings(
             matrix.to_xarray(), given["test_fraction"], given["random_state"]
         )

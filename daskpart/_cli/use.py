@@ -75,6 +75,8 @@ def recommend(
         table = model.recommend(_as_labels(users, known), n, exclude_seen=not include_seen)
     if table.empty:
         say_aside("no item is left that was not seen in the fit: --include-seen takes those too")
+        if out is None:
+            return
     _give(table, out)
 
 

@@ -12,6 +12,7 @@ from scipy.sparse import coo_array, csr_array, issparse
 
 from daskpart.containers.coordinates import is_a
 from daskpart.errors import InputError
+from daskpart.readers.detection import is_number
 
 
 class Problem(ABC):
@@ -137,8 +138,9 @@ def refused(error: ValueError, X: Any, y: Any = None) -> InputError:
         texts = (each for each in X.columns if not _holds_numbers(X[each]))
         column = next(texts, None)
         if column is not None:
+            text = next((each for each in X[column] if not is_number(str(each))), X[column].iloc[0])
             words = (
-                f"column {column!r} of X holds text, such as {X[column].iloc[0]!r}: features are "
+                f"column {column!r} of X holds text, such as {text!r}: features are "
                 "numbers; encode it, by pandas.get_dummies or so, or leave it out"
             )
     return InputError(words)

@@ -102,7 +102,7 @@ def rows_by_name(names: NDArray[Any] | None, given: NDArray[Any] | None, what: s
     order[places] = np.arange(len(places))
     if int((order >= 0).sum()) < len(places):
         seen = pd.Index(given)
-        raise InputError(f"{what} name {seen[seen.duplicated()][0]!r} more than once")
+        raise InputError(f"{what} name {seen[seen.duplicated()].tolist()[0]!r} more than once")
     return order
 
 

@@ -201,6 +201,12 @@ def test_a_graph_may_say_what_is_held_out(tmp_path, capsys, monkeypatch, run_cli
     assert "no labelled vertex is for training" in capsys.readouterr().err
 
 
+def test_a_vertex_that_labels_name_twice_is_told_as_it_is_written(files, capsys, run_cli):
+    (files / "twice.csv").write_text("node,label\n1,0\n1,1\n2,0\n")
+    assert run_cli("fit", "gcn", files / "A.mtx", "--labels", files / "twice.csv", *SMALL) == 2
+    assert "labels name 1 more than once" in capsys.readouterr().err
+
+
 def test_labels_must_be_given(files, capsys, run_cli):
     assert run_cli("fit", "gcn", files / "A.mtx", *SMALL) == 2
     assert "--labels is missing" in capsys.readouterr().err

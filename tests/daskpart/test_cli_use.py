@@ -276,3 +276,17 @@ def test_what_cannot_be_answered(runs, capsys, run_cli, arguments, words):
     command, folder, *rest = arguments
     assert run_cli(command, runs / folder, *rest) == 2
     assert words in capsys.readouterr().err
+
+
+def test_few_ratings(tmp_path, capsys, run_cli):
+    """A share of few is none; who has seen all is recommended nothing, and no empty table."""
+    path, out = tmp_path / "ratings.csv", tmp_path / "run"
+    path.write_text("user,item,rating\n1,2,3\n1,3,4\n")
+    learn = ("fit", "mf", path, *SMALL, "--ranks", 1, "--no-plots", "--out", out)
+    assert run_cli(*learn, "--test-fraction", 0.1) == 2
+    assert "--test-fraction 0.1 holds out 0 of 2 values" in capsys.readouterr().err
+    assert run_cli(*learn, "--test-fraction", 0) == 0
+    capsys.readouterr()
+    assert run_cli("recommend", out, "--user", 1) == 0
+    told = capsys.readouterr()
+    assert "no item is left" in told.err and not told.out.strip()

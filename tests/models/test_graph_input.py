@@ -207,6 +207,9 @@ def test_a_column_of_text_is_named():
     table = pd.DataFrame({"degree": np.arange(N) * 1.0, "colour": ["red"] * N})
     with pytest.raises(InputError, match="column 'colour' of X holds text, such as 'red'"):
         model().fit(table, labels(), graph=graph())
+    table["colour"] = ["1", *["red"] * (N - 1)]
+    with pytest.raises(InputError, match="column 'colour' of X holds text, such as 'red'"):
+        model().fit(table, labels(), graph=graph())
 
 
 @pytest.mark.parametrize("times", ["2024-05-01", "2024-05-01 12:00+02:00", np.timedelta64(3, "D")])
