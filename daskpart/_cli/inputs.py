@@ -24,8 +24,8 @@ from daskpart.partitions import Partition
 from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
 from daskpart.readers.detection import FORMATS, detect, separator_of, suffix_format
-from daskpart.readers.messages import about_commas, listed, of_pandas
-from daskpart.readers.streams import first_lines, location, opened
+from daskpart.readers.messages import about_commas, listed
+from daskpart.readers.streams import first_lines, location, opened, refuse_no_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -275,6 +275,8 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
     """
     import pandas as pd
 
+    from daskpart.readers.frames import fail_at_encoding
+
     path = location(source)
     try:
         if path.endswith((".parquet", ".pq")):
@@ -290,9 +292,9 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
         raise
     except pd.errors.EmptyDataError:
         raise InputError(f"{source}: the file is empty") from None
+    except UnicodeDecodeError:
+        fail_at_encoding(path)
     except (OSError, ValueError) as error:
-        if isinstance(error, pd.errors.ParserError):
-            raise InputError(f"{source}{of_pandas(error)}") from None
         raise InputError(f"{source}: cannot be read as a table ({str(error).strip()})") from None
 
 
@@ -320,7 +322,9 @@ def cells_of(content: Any, source: str | Path, **how: Any) -> pd.DataFrame:
 def _separator(path: str) -> str:
     """What stands between the columns, by the header; a comma if there is one column."""
     with opened(path) as stream:
-        header = stream.readline().decode("utf-8-sig", "replace").strip()
+        start = stream.readline()
+    refuse_no_text(path, start)
+    header = start.decode("utf-8-sig", "replace").strip()
     mark = separator_of(header)
     return mark or next((mark for mark in "| " if mark in header), ",")
 

@@ -134,7 +134,7 @@ def read_table_relation(
                 skipinitialspace=True,
             )
         except UnicodeDecodeError:
-            _fail_at_encoding(path)
+            fail_at_encoding(path)
         except ValueError as error:  # also what pandas raises by its own names
             raise ReadError(f"{path}{of_pandas(error)}") from error
     beyond = frame.iloc[:1, dialect.n_columns :]
@@ -205,7 +205,7 @@ def _as_number(value: Any) -> float:
         return np.inf
 
 
-def _fail_at_encoding(path: str) -> NoReturn:
+def fail_at_encoding(path: str) -> NoReturn:
     """Name the line that is not UTF-8."""
     with opened(path) as stream:
         for number, line in enumerate(stream, 1):

@@ -46,6 +46,21 @@ def test_formats_that_are_offered_are_those_that_can_be_used(tmp_path, capsys, r
         assert "hgr" not in told and len(told) < 400
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a,b,v\nZoë,x,1\n".encode("latin-1"), "line 2: the text is not UTF-8"),
+        ("a,b,v\nZoë,x,1\n".encode("utf-16"), "the text is UTF-16"),
+        (b"a,b,v\rx,y,1\r", "carriage returns alone"),
+    ],
+)
+def test_a_table_that_cannot_be_read(text, told, tmp_path, capsys, run_cli):
+    path = tmp_path / "x.csv"
+    path.write_bytes(text)
+    assert run_cli("fit", "cp", path, "--value", "v") == 2
+    assert f"Error: {path}" in (words := capsys.readouterr().err) and told in words
+
+
 def test_a_table_of_ones_own(tmp_path, capsys, run_cli):
     """Labels in columns of any name and order; what has the values is asked for."""
     random = np.random.default_rng(0)
