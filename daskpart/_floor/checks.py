@@ -114,13 +114,18 @@ def _as_float(value: object) -> float:
         return math.nan
 
 
-def as_array(values: object, what: str) -> NDArray[Any]:
-    """An array of any type; refused is what NumPy makes none of, or what it would unmask."""
+def refuse_masked(values: object, what: str) -> None:
+    """Refuse an array of which values are masked, as NumPy would unmask them (InputError)."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise InputError(
             f"{what} hold {np.ma.count_masked(values)} masked values: fill them (`filled`), or "
             "leave them out"
         )
+
+
+def as_array(values: object, what: str) -> NDArray[Any]:
+    """An array of any type; refused is what NumPy makes none of, or what it would unmask."""
+    refuse_masked(values, what)
     try:
         return np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:  # uneven lists; a sparse array

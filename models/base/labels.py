@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from daskpart._floor.checks import refuse_masked
 from daskpart._floor.words import plural
 from daskpart.errors import InputError
 
@@ -82,6 +83,12 @@ class LabelIndex:
 
     def _found(self, wanted: np.ndarray) -> np.ndarray:
         return self._in_range(wanted) if self._index is None else self._in_index(wanted)
+
+    def listed(self, labels: Any) -> Any:
+        """Several labels as they are, and one in a list: a tuple may be a label, too."""
+        if isinstance(labels, tuple) and self._index is not None and self._index.dtype == object:
+            return [labels] if self.find([labels])[0] >= 0 else labels
+        return labels if isinstance(labels, list | tuple) or np.ndim(labels) else [labels]
 
     def take(self, positions: np.ndarray) -> np.ndarray:
         """Labels at `positions` (the positions themselves where there are no labels)."""
@@ -174,13 +181,15 @@ def _kind(labels: np.ndarray) -> str:
 
 def _as_vector(labels: Any) -> np.ndarray:
     vector = labels.to_numpy() if hasattr(labels, "to_numpy") else labels
+    refuse_masked(vector, "labels")
     if isinstance(vector, np.ndarray):
         return vector.reshape(-1)
     kinds = {type(label) for label in vector}
     # single labels of a labelled array; times of pandas have to_numpy, too
     if any(hasattr(kind, "to_numpy") and hasattr(kind, "ndim") for kind in kinds):
         return _as_vector([np.asarray(label)[()] for label in vector])
-    if len(kinds) > 1 and str in kinds:  # numpy would turn the numbers of a mixed list into text
+    # numpy would turn the numbers of a mixed list into text, and take tuples apart
+    if (len(kinds) > 1 and str in kinds) or tuple in kinds:
         return np.array([*vector, None], dtype=object)[:-1]
     return np.asarray(vector).reshape(-1)
 

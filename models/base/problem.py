@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, issparse
 
 from daskpart.containers.coordinates import is_a
@@ -90,6 +91,15 @@ def refuse_times(X: Any) -> None:
             f"{what} holds times ({kind}): features are numbers; give what matters of them, such "
             "as the hour, the day of the week or days since a date, or leave it out"
         )
+
+
+def refuse_times_as_targets(y: NDArray[Any]) -> None:
+    """Refuse numbers to learn that are dates or durations (InputError).
+
+    NumPy would count nanoseconds, or whatever their unit is.
+    """
+    if y.dtype.kind in "mM":
+        raise InputError(f"y holds times ({y.dtype}): give numbers, such as days")
 
 
 def scipy_rows(X: Any) -> Any:

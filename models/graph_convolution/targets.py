@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from daskpart.containers.coordinates import as_labels, is_a
 from daskpart.errors import InputError
 from daskpart.models.base.labels import sorting_labels, with_missing
+from daskpart.models.base.problem import refuse_times_as_targets
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,8 +226,7 @@ def number_targets(y: Any, columns: NDArray[Any] | None = None) -> Targets:
         given = _plain(y)
         if given.dtype.kind == "c":  # NumPy would drop what is not real
             raise InputError("Complex data not supported: give real numbers as y")
-        if given.dtype.kind in "mM":  # NumPy would count nanoseconds
-            raise InputError(f"y holds times ({given.dtype}): give numbers, such as days")
+        refuse_times_as_targets(given)
         given = given.astype(np.float64)
     except (TypeError, ValueError) as error:
         if isinstance(error, InputError):

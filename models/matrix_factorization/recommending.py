@@ -106,7 +106,7 @@ class Recommender(FactorModel):
         """
         state, n = self._fitted(), whole_number(n, "n", 1)
         index = state.users()
-        users = index.positions(_listed(user))
+        users = index.positions(index.listed(user))
         seen = self._seen()[users] if _is_true(exclude_seen) else None
         level = _level(state, items, exclude)
         found, scores = top_n(state.user_factors[users], state.item_factors, n, level, seen)
@@ -288,13 +288,9 @@ def _is_true(exclude_seen: Any) -> bool:
     return bool(exclude_seen)
 
 
-def _listed(labels: Any) -> Any:
-    return labels if isinstance(labels, list | tuple) or np.ndim(labels) else [labels]
-
-
 def _similar(factors: np.ndarray, labels: LabelIndex, asked: Any, n: int) -> pd.DataFrame:
     """Whose factors have the largest cosine with those of each that is asked for."""
-    places, every = labels.positions(_listed(asked)), directions(factors)
+    places, every = labels.positions(labels.listed(asked)), directions(factors)
     found, scores = top_n(every[places], every, n, left_out=only_itself(places, len(every)))
     names = (labels.name, f"similar_{labels.name}")
     return ranking(labels.take(places), found, scores, labels, names)
@@ -371,10 +367,11 @@ def ranking(
 def _level(state: MFState, items: Any = None, exclude: Any = None) -> np.ndarray:
     """What each item has besides the product: its bias and the mean; −inf where it is filtered."""
     level = np.asarray(state.item_bias + np.float32(state.global_mean), np.float32)
+    index = state.items()
     if items is not None:
         kept = np.zeros(state.n_items, bool)
-        kept[state.items().positions(_listed(items))] = True
+        kept[index.positions(index.listed(items))] = True
         level[~kept] = -np.inf
     if exclude is not None:
-        level[state.items().positions(_listed(exclude))] = -np.inf
+        level[index.positions(index.listed(exclude))] = -np.inf
     return level

@@ -22,6 +22,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
+from daskpart._floor.checks import refuse_masked
 from daskpart.collectives import PerRank
 from daskpart.collectives.topk import Compressor
 from daskpart.errors import InputError
@@ -35,6 +36,7 @@ from daskpart.models.base.problem import (
     canonical_rows,
     is_lazy,
     refuse_times,
+    refuse_times_as_targets,
     refused,
     scipy_rows,
 )
@@ -106,8 +108,7 @@ class SampleModel(DistributedEstimator):
         """Targets as numbers, number of outputs, classes."""
         if not is_classifier(self):
             y = np.asarray(y)
-            if y.dtype.kind in "mM":  # NumPy would count nanoseconds, or whatever their unit is
-                raise InputError(f"y holds times ({y.dtype}): give numbers, such as days")
+            refuse_times_as_targets(y)
             y = y.astype(np.float64, copy=False)
             if y.ndim == 2 and y.shape[1] == 1:
                 y = column_or_1d(y, warn=True)
@@ -190,6 +191,8 @@ class SampleModel(DistributedEstimator):
         if is_classifier(self):
             refuse_missing(y)
         X = plain_rows(X)
+        refuse_masked(y, "targets")
+        refuse_masked(sample_weight, "sample weights")
         try:
             X, y = validate_data(
                 self, X, y, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32],
@@ -365,10 +368,12 @@ class SampleModel(DistributedEstimator):
         if not isinstance(X, ExamplesFile):
             if y is None:
                 raise InputError("y is None: a score needs targets beside X, unless X is a file")
-            return in_memory(self.predict(X)), in_memory(y), in_memory(sample_weight)
+            weight = in_memory(sample_weight, "sample weights")
+            return in_memory(self.predict(X), "predictions"), in_memory(y, "targets"), weight
         if y is not None:
             raise InputError("a file has its own targets: give X alone, with y=None")
-        return *self._answers_of_file(X, "predict"), in_memory(sample_weight)
+        found, labels = self._answers_of_file(X, "predict")
+        return found, labels, in_memory(sample_weight, "sample weights")
 
     def _checked_rows(self, X: Any) -> Any:
         """Rows to answer for, as csr or dense, of float32 or float64."""
@@ -398,9 +403,10 @@ class SampleModel(DistributedEstimator):
 def plain_rows(X: Any) -> Any:
     """Rows of pydata/sparse, alone or in a DataArray, as scipy has them; others as they are.
 
-    InputError for dates, durations, and values other than 0 that are not stored.
+    InputError for dates, durations, masked values, and values other than 0 that are not stored.
     """
     refuse_times(X)
+    refuse_masked(X, "features")
     array = getattr(X, "data", X) if hasattr(X, "coords") and hasattr(X, "dims") else X
     plain = scipy_rows(array)
     return X if plain is array else plain
@@ -411,9 +417,11 @@ def is_lazy_or_file(X: Any) -> bool:
     return is_lazy(X) or isinstance(X, ExamplesFile)
 
 
-def in_memory(values: Any) -> Any:
-    """What a Dask collection holds; anything else as it is."""
-    return values.compute() if is_dask_collection(values) else values
+def in_memory(values: Any, what: str) -> Any:
+    """What a Dask collection holds; anything else as it is (InputError for masked values)."""
+    found = values.compute() if is_dask_collection(values) else values
+    refuse_masked(found, what)
+    return found
 
 
 def _targets_in_words(problem: Samples) -> str:

@@ -20,6 +20,7 @@ import scipy.sparse
 from dask.base import is_dask_collection, tokenize
 from numpy.typing import NDArray
 
+from daskpart._floor.checks import refuse_masked
 from daskpart._floor.rank_tasks import RankCollection, Task, TaskRef
 from daskpart.containers.dask_blocks import gathered_by_part
 from daskpart.errors import InputError
@@ -70,9 +71,11 @@ def whole_vector(values: Any, length: int, name: str, columns: bool = False) -> 
     Raises
     ------
     InputError
-        For another length or shape, NaN, infinity, or complex numbers.
+        For another length or shape, NaN, infinity, masked values, or complex numbers.
     """
-    found = with_missing(values.compute() if is_dask_collection(values) else values)
+    values = values.compute() if is_dask_collection(values) else values
+    refuse_masked(values, name)
+    found = with_missing(values)
     if found.ndim == 2 and found.shape[1] == 1:
         found = found[:, 0]
     if found.shape[:1] != (length,) or found.ndim > 1 + columns:
@@ -132,6 +135,7 @@ def checked_chunk(block: Any, name: str, columns: NDArray[Any] | None = None) ->
         For NaN, infinity, or what are no numbers; says in which chunk and which column.
     """
     block = scipy_rows(block)
+    refuse_masked(block, f"features in {name}")
     try:
         return canonical_rows(_checked(block))
     except (TypeError, ValueError) as error:

@@ -145,3 +145,22 @@ def test_no_number_becomes_another_one_behind_new_ones(data, one, other):
         assert not any(all(is_in(each, dtype) for each in numbers) for dtype in (one, other))
     else:
         assert [Fraction(each) for each in every.tolist()] == numbers
+
+
+def test_a_tuple_may_be_a_label():
+    pairs = LabelIndex(pd.Series([("a", 1), ("b", 2), ("c", 1)]).to_numpy(), 3, "user")
+    assert pairs.positions([("c", 1), ("a", 1)]).tolist() == [2, 0]
+    assert pairs.positions(pairs.listed(("b", 2))).tolist() == [1]
+    assert pairs.positions(pairs.listed((("b", 2), ("a", 1)))).tolist() == [1, 0]
+    names = LabelIndex(np.array(["ann", "bob"], dtype=object), 2, "user")
+    assert names.positions(names.listed(("bob", "ann"))).tolist() == [1, 0]
+    with pytest.raises(InputError, match="unknown to the model: 'a', 1"):
+        names.positions(names.listed(("a", 1)))
+
+
+@pytest.mark.parametrize("labels", [None, np.array([3, 5, 7])])
+def test_masked_labels_are_refused(labels):
+    index = LabelIndex(labels, 8 if labels is None else 3, "user")
+    with pytest.raises(InputError, match="labels hold 1 masked"):
+        index.find(np.ma.masked_array([3, 5], mask=[0, 1]))
+    assert (index.find(np.ma.masked_array([3, 5], mask=[0, 0])) >= 0).all()

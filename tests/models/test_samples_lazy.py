@@ -105,3 +105,23 @@ def test_times_are_no_targets():
         for y in (days, (days - days[0]).to_numpy()):
             with pytest.raises(InputError, match="y holds times"):
                 LinearRegression(**LOCAL).fit(rows, y)
+
+
+def test_masked_values_are_not_unmasked():
+    import dask.array as da
+
+    X, hidden = FRAME.to_numpy(), np.arange(60) == 7
+    y, weight = (np.ma.masked_array(each, mask=hidden) for each in (Y.to_numpy(), np.ones(60)))
+    rows = np.ma.masked_array(X, mask=np.outer(hidden, [0, 1, 0]))
+    lazy, hidden_lazy = (da.from_array(each, chunks=(20, -1)) for each in (X, rows))
+    for model in (LogisticRegression(**LOCAL), LinearRegression(**LOCAL)):
+        for arguments in ((rows, Y), (X, y), (X, Y, weight), (lazy, y), (lazy, Y, weight)):
+            with pytest.raises(InputError, match="hold 1 masked"):
+                model.fit(*arguments)
+        with pytest.raises(InputError, match="features in the chunk that begins at row 0 hold 1"):
+            model.fit(hidden_lazy, Y)
+        nothing_hidden = model.fit(np.ma.masked_array(X), np.ma.masked_array(Y))
+        with pytest.raises(InputError, match="hold 1 masked"):
+            nothing_hidden.predict(rows)
+        with pytest.raises(InputError, match="hold 1 masked"):
+            nothing_hidden.score(X, y)
