@@ -52,7 +52,7 @@ from .plan import ImplicitPlan, events_of_ranks, plan_fit
 from .state import ImplicitState
 from .text import ImplicitText
 
-_EXACT_SWEEPS = 200  # of coordinate descent from 0, for rows that no other iteration moves
+_EXACT_SWEEPS = 5000  # of coordinate descent from 0, at most: no other iteration moves these rows
 _SINGULAR = 1e-10  # of the largest eigenvalue, below which one is taken for 0
 
 

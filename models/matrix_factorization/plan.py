@@ -250,7 +250,11 @@ def plan_fit(
     InputError
         When a rank would get no rows.
     """
-    axes = ("rows", "columns") if axis == "auto" else (axis,)
+    axes: tuple[str, ...] = (axis,)
+    if axis == "auto":
+        lengths = {"rows": matrix.shape[0], "columns": matrix.shape[1]}
+        # where neither has a row for each rank, the first is refused
+        axes = tuple(name for name, n in lengths.items() if n >= n_ranks) or ("rows",)
     weigh = partial(
         _weighed, schedule=schedule, eta=eta, row_bytes=WORD_BYTES * layout.words, steps=steps,
         transport=transport, kept=kept,

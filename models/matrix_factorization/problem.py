@@ -227,8 +227,9 @@ def as_events(X: Any, columns: Columns = (None, None, None)) -> LabelledMatrix:
     InputError
         For counts that are not above 0.
     """
-    matrix = as_matrix(X, columns, repeats="sum")
-    check_counts(float(matrix.values.min()))
+    triples = stored_triples(X, columns, True)
+    matrix = from_triples(*triples, repeats="sum")
+    check_counts(float(np.min(triples[2])))  # before they are added up
     return matrix
 
 

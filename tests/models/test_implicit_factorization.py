@@ -549,3 +549,23 @@ def test_new_rows_without_a_penalty_are_of_least_norm():
     np.testing.assert_allclose(row, best, rtol=1e-2, atol=1e-3)
     model.partial_fit(new)
     assert model.state_.is_finite() and np.isfinite(model.new_rows_distance_)
+
+
+def test_a_count_below_zero_is_not_summed_away():
+    events = pd.DataFrame({"user": [*"aab"], "item": [1, 1, 2], "count": [-1.0, 3.0, 1.0]})
+    with pytest.raises(InputError, match="counts go down to -1"):
+        model(rating="count").fit(events)
+
+
+def test_nonnegative_rows_converge_however_many_sweeps_it_takes():
+    options = {"nonnegative": True, "alpha": 40.0, "regularization": 1e-6, "max_iter": 20}
+    X = counts()
+    fitted = model(solver="cholesky", **options).set_params(n_components=32).fit(X)
+    H = fitted.state_.item_factors.astype(float)
+    rows = fitted.transform(X).values
+    for row, user in zip(rows, X.toarray().astype(float), strict=True):
+        root = np.sqrt(1 + 40 * user)
+        system = np.vstack((root[:, None] * H, 1e-3 * np.eye(32)))
+        goal = np.append(root * (user > 0), np.zeros(32))
+        best, _ = scipy.optimize.nnls(system, goal, maxiter=10_000)
+        assert np.linalg.norm(row - best) <= 1e-3 * np.linalg.norm(best)

@@ -141,6 +141,14 @@ def test_columns_are_the_dual_of_rows(ratings, triples):
     assert by_columns.plan_report_.axis == "columns"
 
 
+def test_auto_axis_leaves_out_one_that_is_too_short_for_the_ranks():
+    wide = scipy.sparse.random_array((5, 40), density=0.5, rng=np.random.default_rng(0))
+    assert model(axis="auto", n_ranks=8).fit(wide).plan_report_.axis == "columns"
+    assert model(axis="auto", n_ranks=8).fit(wide.T).plan_report_.axis == "rows"
+    with pytest.raises(InputError, match="41 ranks need as many rows"):
+        model(axis="auto", n_ranks=41).fit(wide)
+
+
 def test_auto_axis_moves_fewer_rows(ratings):
     volume = {
         axis: model(eta=2, axis=axis).plan(ratings).report().volume

@@ -22,6 +22,8 @@ import numpy as np
 from daskpart._floor.kernels import kernel
 from daskpart.models.matrix_factorization.kernels.cholesky import cholesky, substitute
 
+_UNMOVED = np.float32(2) * np.finfo(np.float32).eps  # of the largest entry of a row
+
 
 @kernel(internal=True, fastmath=True)
 def _build(pointer, columns, weights, other, row, left, right):
@@ -60,10 +62,10 @@ def _build(pointer, columns, weights, other, row, left, right):
 
 @kernel(internal=True, fastmath=True)
 def _descend(left, right, row, n_sweeps):
-    """Sweeps of coordinate descent over w ≥ 0 from `row`, in place, until nothing moves."""
+    """Sweeps of coordinate descent over w ≥ 0 from `row`, in place, until it moves no more."""
     n = left.shape[0]
     for _ in range(n_sweeps):
-        moves = False
+        largest, furthest = 0.0, 0.0
         for f in range(n):
             slope = right[f]
             for g in range(f + 1):
@@ -72,8 +74,8 @@ def _descend(left, right, row, n_sweeps):
                 slope -= left[g, f] * row[g]
             before = row[f]
             row[f] = max(before + slope / left[f, f], 0.0)
-            moves |= row[f] != before
-        if not moves:
+            largest, furthest = max(largest, row[f]), max(furthest, abs(row[f] - before))
+        if furthest <= _UNMOVED * largest:  # rounding may go to and fro for ever
             break
 
 
