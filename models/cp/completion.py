@@ -98,13 +98,23 @@ def solve_equations(
     *,
     nonnegative: bool = False,
     ridge: float = 0.0,
-    n_sweeps: int = SWEEPS,
 ) -> None:
     """Put the rows that fit their own entries best over `rows`; see `steps.solve_rows`."""
     if nonnegative:
-        hals_each(equations, ridge, weights, n_sweeps, rows)
+        hals_each(equations, ridge, weights, SWEEPS, rows)
     else:
         solve_each(equations, ridge, rows)
+
+
+def systems_of(
+    equations: NDArray[np.float64], ridge: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """N + ridge I of each row, whole, of shape (n, R, R), and b, of shape (n, R)."""
+    n_components = (int(np.sqrt(9 + 8 * equations.shape[1])) - 3) // 2
+    above = np.triu_indices(n_components)
+    systems = np.empty((len(equations), n_components, n_components))
+    systems[:, above[0], above[1]] = systems[:, above[1], above[0]] = equations[:, : len(above[0])]
+    return systems + ridge * np.eye(n_components), equations[:, len(above[0]) :]
 
 
 def sums_of(

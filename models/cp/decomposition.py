@@ -27,10 +27,11 @@ from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.errors import InputError
 from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.labels import as_output
+from daskpart.models.optimisation.nonnegative import nonnegative_rows
 
 from .als import product_of_grams
 from .by_mode import nonnegative_modes, place_of_mode, ridge_modes
-from .completion import solve_equations
+from .completion import solve_equations, systems_of
 from .entries import Aligned, Entries, entries_of, positions_of, values_at, values_of
 from .layout.by_row import EntriesByRow
 from .layout.layout import TensorLayout
@@ -244,15 +245,21 @@ class CPModel(TransformerMixin):
         rows, ones = factors[place], np.ones(state.n_components)
         nonnegative = nonnegative_modes(fitted.nonnegative, state.dims)[place]
         ridge = ridge_modes(fitted.ridge, state.dims)[place]
-        options: dict[str, Any] = {"nonnegative": nonnegative, "ridge": ridge, "n_sweeps": 200}
         if fitted.missing == "unknown":
             entries = EntriesByRow.of(Nonzeros(coordinates, values), shape)
-            solve_equations(entries.normal_equations(place, factors), rows, ones, **options)
+            equations = entries.normal_equations(place, factors)
+            if nonnegative:
+                return nonnegative_rows(*systems_of(equations, ridge))
+            solve_equations(equations, rows, ones, ridge=ridge)
             return rows
         others = [gram_of(factor) for m, factor in enumerate(factors) if m != place]
         products = TensorLayout.build(coordinates, values, shape).mttkrp(place, factors)
-        options["precision"] = state.factors[place].dtype
-        solve_rows(products, product_of_grams(*others), rows, ones, **options)
+        system = product_of_grams(*others)
+        if nonnegative:
+            system = system + ridge * np.eye(len(system))
+            return nonnegative_rows(system, np.asarray(products, np.float64))
+        precision = state.factors[place].dtype
+        solve_rows(products, system, rows, ones, ridge=ridge, precision=precision)
         return rows
 
     def to_dataset(self) -> xr.Dataset:

@@ -53,7 +53,6 @@ def solve_rows(
     *,
     nonnegative: bool = False,
     ridge: float = 0.0,
-    n_sweeps: int = SWEEPS,
     precision: Any = None,
 ) -> None:
     """Put the rows of a factor that fit best, given all other factors, over `rows`.
@@ -72,15 +71,13 @@ def solve_rows(
         Keep every entry at 0 or above.
     ridge : float
         Added to the diagonal of V.
-    n_sweeps : int
-        Of HALS over the components.
     precision : dtype, optional
         Of the factors that V was made of; default: that of `rows`.
     """
     if ridge:
         system = system + ridge * np.eye(len(system))
     if nonnegative:
-        hals_rows(products, system, weights, n_sweeps, rows)
+        hals_rows(products, system, weights, SWEEPS, rows)
     else:
         precision = rows.dtype if precision is None else precision
         multiply_rows(products, inverse_of(system, precision), rows)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from daskpart.models.optimisation.nonnegative import nonnegative_rows
+
 from .kernels.scoring import normal_equations, solve_equations
 from .scaling import split_unit
 from .state import MFState
 
-_SWEEPS = 200  # of coordinate descent, at most
 _BLOCK_WORDS = 1 << 23  # float64 words of one block of equations: 64 MB
 
 
@@ -70,9 +71,10 @@ def solve_rows(
         normal_equations(
             pointers, columns, residuals, counts, known, float(regularization), left, right
         )
-        solved = _solve(left, right, regularization)
         if nonnegative:
-            solved = _descended(left, right, solved, n_components)
+            solved = _nonnegative(left, right, n_components)
+        else:
+            solved = _solve(left, right, regularization)
         solution[begin : begin + n_block, :n_unknowns] = solved
     solution[:, :n_components] *= of_users
     solution[:, n_components] *= factors.unit
@@ -92,19 +94,16 @@ def _solve(left: np.ndarray, right: np.ndarray, regularization: float) -> np.nda
     return solution
 
 
-def _descended(
-    left: np.ndarray, right: np.ndarray, start: np.ndarray, n_components: int
-) -> np.ndarray:
-    """Minima with the first components at 0 or above, by coordinate descent from `start`."""
-    found = start.copy()
-    found[:, :n_components] = np.maximum(found[:, :n_components], 0)
-    diagonal = np.maximum(np.einsum("bff->bf", left), np.finfo(np.float64).tiny)
-    for _ in range(_SWEEPS):
-        before = found.copy()
-        for f in range(found.shape[1]):
-            slope = right[:, f] - np.einsum("bg,bg->b", left[:, f], found)
-            moved = found[:, f] + slope / diagonal[:, f]
-            found[:, f] = np.maximum(moved, 0) if f < n_components else moved
-        if np.abs(found - before).max(initial=0) <= 1e-7 * np.abs(found).max(initial=1):
-            break
+def _nonnegative(left: np.ndarray, right: np.ndarray, n_components: int) -> np.ndarray:
+    """Minima with the first components at 0 or above; a bias behind them may have any sign."""
+    found = np.empty_like(right)
+    system, product = left[:, :n_components, :n_components], right[:, :n_components]
+    if found.shape[1] > n_components:  # the best bias for any row is put into the equations
+        beside, own = left[:, -1, :n_components], left[:, -1, -1:]
+        own = np.maximum(own, np.finfo(np.float64).tiny)
+        system = system - beside[:, :, None] * (beside / own)[:, None]
+        product = product - beside * (right[:, -1:] / own)
+    found[:, :n_components] = rows = nonnegative_rows(system, product)
+    if found.shape[1] > n_components:
+        found[:, -1] = (right[:, -1] - (beside * rows).sum(axis=1)) / own[:, 0]
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.optimize
 import scipy.sparse
 import sparse
 import xarray as xr
@@ -276,3 +277,31 @@ def test_ratings_that_count_next_to_nothing_say_nothing_of_new_rows():
         found.append(np.append(model.state_.user_factors[-1], model.state_.user_bias[-1]))
         assert model.new_rows_distance_ < 0.5
     np.testing.assert_allclose(*found, rtol=0.05, atol=0.01)
+
+
+@pytest.mark.parametrize("biases", [True, False])
+def test_nonnegative_rows_of_new_users_are_exact(biases):
+    """Items that are much alike took coordinate descent more sweeps than it did."""
+    random = np.random.default_rng(0)
+    X = scipy.sparse.random_array((30, 40), density=0.4, rng=random, format="csr")
+    X.data = 1 + 4 * X.data  # of a unit of 1, so that γ is that of the equations below
+    fitted = daskpart.MatrixFactorization(
+        8, nonnegative=True, biases=biases, regularization=1e-3, n_ranks=1, max_iter=1
+    ).fit(X)
+    assert fitted.state_.unit == 1
+    H = (random.random((40, 1)) + 0.3 * random.random((40, 8))).astype(np.float32)
+    fitted.state_.item_factors[:] = H
+    fitted.state_.item_bias[:] = 0
+    rows = fitted.transform(X).values
+    for user in range(30):
+        own = slice(*X.indptr[user : user + 2])
+        n, read = own.stop - own.start, H[X.indices[own]].astype(float)
+        system = np.column_stack((read, np.ones(n))) if biases else read
+        penalty = np.sqrt(1e-3 * n) * np.eye(system.shape[1])
+        low = np.zeros(system.shape[1])
+        low[8:] = -np.inf
+        goal = np.append(X.data[own] - fitted.state_.global_mean, np.zeros(len(low)))
+        best = scipy.optimize.lsq_linear(
+            np.vstack((system, penalty)), goal, (low, np.inf), tol=1e-14
+        ).x
+        np.testing.assert_allclose(rows[user], best[:8], atol=1e-4)
