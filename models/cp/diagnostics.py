@@ -211,12 +211,14 @@ def factor_match_score(
 ) -> float:
     """How alike two decompositions are: 1 if they have the same components in any order.
 
+    Modes are matched by name where both have the same names, and so are indices that have labels.
+
     Parameters
     ----------
     one, other : CPDecomposition or CPState
         Of the same tensor, with as many components.
     modes : sequence of int, optional
-        Modes that are compared; default: all.
+        Modes of `one` that are compared; default: all.
     weights : bool, default=False
         Multiply each pair by ``1 − |λ − λ'| / max(λ, λ')``.
 
@@ -229,19 +231,22 @@ def factor_match_score(
     Raises
     ------
     InputError
-        For other modes, extents or numbers of components.
+        For other modes, extents, labels or numbers of components.
     """
     left, right = (getattr(model, "state_", model) for model in (one, other))
+    if len(left.dims) != len(right.dims):
+        raise InputError(f"one has the modes {left.dims}, the other {right.dims}: give as many")
     chosen = range(len(left.dims)) if modes is None else modes
-    shapes = [[(len(s.factors[m]), s.n_components) for m in chosen] for s in (left, right)]
+    factors = [(left.factors[mode], _matched(right, left, mode)) for mode in chosen]
+    shapes = [[side[place].shape for side in factors] for place in (0, 1)]
     if shapes[0] != shapes[1]:
         raise InputError(
             f"factors of shapes {shapes[0]} and {shapes[1]}: only decompositions of the same modes "
             "with as many components can be compared"
         )
     likeness = np.ones((left.n_components,) * 2)
-    for mode in chosen:
-        likeness *= _unit(left.factors[mode]).T @ _unit(right.factors[mode])
+    for one_factor, other_factor in factors:
+        likeness *= _unit(one_factor).T @ _unit(other_factor)
     if len({*chosen}) < len(left.dims):
         # two columns of a component may change their sign together: where one of them is in a mode
         # that is left out, the product over the others is negative for what is the same component
@@ -251,6 +256,22 @@ def factor_match_score(
         likeness *= 1 - np.abs(a - b) / np.maximum(np.maximum(a, b), np.finfo(float).tiny)
     pairs = linear_sum_assignment(-likeness)
     return float(likeness[pairs].mean())
+
+
+def _matched(state: CPState, like: CPState, mode: int) -> NDArray[Any]:
+    """The factor of a state for a mode of another, its rows in the same order."""
+    dim = like.dims[mode]
+    same_modes = set(state.dims) == set(like.dims)
+    factor = state.factors[state.dims.index(dim) if same_modes else mode]
+    known, wanted = state.labels.get(dim), like.labels.get(dim)
+    if known is None or wanted is None or np.array_equal(known, wanted):
+        return factor
+    rows = state.index_of(dim).find(wanted)
+    if len(known) != len(wanted) or (rows < 0).any():
+        raise InputError(
+            f"the {dim} labels differ: give decompositions of the same ones, or modes="
+        )
+    return factor[rows]
 
 
 def _unit(factor: NDArray[Any]) -> NDArray[np.float64]:

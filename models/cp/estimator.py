@@ -46,7 +46,7 @@ from .layout.layout import MEMORY
 from .plan import METHODS, CPPlan, PlanSettings, choose
 from .problem import TensorProblem
 from .shuffle import problem_of
-from .starts import INITS, check_init, check_signs, first_factors
+from .starts import INITS, by_name, check_init, check_signs, first_factors
 from .state import CPState
 from .text import CPText
 
@@ -96,7 +96,7 @@ class CPDecomposition(CPModel, DistributedEstimator):
         Added to the diagonal of each system of normal equations; one for each mode, or for some.
     init : {"random", "nvecs"} or list of arrays, default="random"
         Factors to begin from: uniform in [0, 1), leading singular vectors of each unfolding, or
-        given, one of shape (I_m, R) a mode.
+        given, one of shape (I_m, R) a mode. Of DataArrays modes and rows are told by their names.
     n_init : int, default=1
         Random starts; the one with the best fit is kept.
     dtype : {None, "float32", "float64"}, default=None
@@ -373,7 +373,8 @@ class CPDecomposition(CPModel, DistributedEstimator):
             )
         share = share_held_out(self, data)
         problem = problem_of(X, y, self.missing)
-        check_signs(self.init, nonnegative_modes(self.nonnegative, problem.dims))
+        init = by_name(self.init, problem.dims, problem.labels)
+        check_signs(init, nonnegative_modes(self.nonnegative, problem.dims))
         ridge_modes(self.ridge, problem.dims)
         return problem.with_validation(validation, share, random_state)
 
@@ -417,7 +418,7 @@ class CPDecomposition(CPModel, DistributedEstimator):
 
     def _first_state(self, problem: TensorProblem, plan: CPPlan, start: int = 0) -> CPState:
         factors = first_factors(
-            self.init,
+            by_name(self.init, problem.dims, problem.labels),
             problem.tensor,
             problem.shape,
             self.n_components,

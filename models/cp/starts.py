@@ -9,7 +9,7 @@ Columns that a mode is too short for (R > I_m) are drawn under "nvecs" too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,11 @@ import scipy.sparse
 import scipy.sparse.linalg
 from numpy.typing import NDArray
 
+from daskpart._floor.checks import as_array
+from daskpart.containers.coordinates import is_a
 from daskpart.containers.tensor import LabelledTensor
 from daskpart.errors import InputError
+from daskpart.models.base.labels import LabelIndex
 
 INITS = ("random", "nvecs")
 _DENSE_GRAM = 1000  # a mode up to this length: all eigenvectors of a dense matrix
@@ -35,7 +38,7 @@ def check_init(init: Any, n_components: int, n_init: int) -> None:
         raise InputError(f"init is a {type(init).__name__}; give a list with one factor a mode")
     else:
         for mode, factor in enumerate(init):
-            _check_factor(np.asarray(factor), mode, n_components)
+            _check_factor(as_array(factor, f"numbers of init[{mode}]"), mode, n_components)
     if n_init > 1 and not (isinstance(init, str) and init == "random"):
         raise InputError(f"n_init={n_init} needs init='random': any other start is always the same")
 
@@ -49,6 +52,32 @@ def _check_factor(factor: NDArray[Any], mode: int, n_components: int) -> None:
         )
     if not np.isfinite(factor).all():
         raise InputError(f"init[{mode}] holds NaN or infinite values")
+
+
+def by_name(init: Any, dims: Sequence[str], labels: Mapping[str, NDArray[Any]]) -> Any:
+    """Given factors with modes and indices in the order of a tensor; what has no names as it is.
+
+    Raises
+    ------
+    InputError
+        For DataArrays whose labels lack one of the tensor's.
+    """
+    if isinstance(init, str) or not all(is_a(each, "xarray", "DataArray") for each in init):
+        return init
+    factors = {str(dim): each for each in init for dim in each.dims if dim in dims}
+    if len(init) != len(dims) or set(factors) != {*dims}:
+        return init
+    return [_rows_by_name(factors[dim].transpose(dim, ...), dim, labels.get(dim)) for dim in dims]
+
+
+def _rows_by_name(factor: Any, dim: str, wanted: NDArray[Any] | None) -> Any:
+    if wanted is None or dim not in factor.coords:
+        return factor
+    rows = LabelIndex(factor[dim].to_numpy(), len(factor), dim).find(wanted)
+    if (rows < 0).any():
+        lacking = wanted[rows < 0].tolist()[0]
+        raise InputError(f"the factor of {dim} in init has no row for {lacking!r} of the tensor")
+    return factor[rows]
 
 
 def check_signs(init: Any, nonnegative: Sequence[bool]) -> None:

@@ -14,6 +14,7 @@ import xarray as xr
 from dense_cp import dense_cp, whole
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import nnls
 from sklearn.base import clone
 
 import daskpart
@@ -519,3 +520,35 @@ def test_values_whose_squares_vanish_are_refused():
     X = sparse.random((5, 5, 5), nnz=30, random_state=0) * 1e-200
     with pytest.raises(InputError, match="the values are too small"):
         daskpart.CPDecomposition(2, n_ranks=2, transport="local").fit(X)
+
+
+def test_given_factors_are_told_by_their_names(tensor):
+    """As those of another fit, of the same indices in another order."""
+    named = xr.DataArray(tensor, dims=("day", "user", "word"), coords={"word": WORDS})
+    first = model().fit(named)
+    order = np.random.default_rng(0).permutation(10)
+    factors = [each * first.weights_ ** (1 / 3) for each in first.factors_]
+    begin = [factors[2][order], factors[0], factors[1]]
+    turned = model(init=begin, max_iter=1).fit(named)
+    same = model(init=[each.to_numpy() for each in factors], max_iter=1).fit(named)
+    assert_same_factors(turned, same)
+    with pytest.raises(InputError, match="the factor of word in init has no row for 'word"):
+        model(init=[*factors[:2], factors[2][:9].assign_coords(word=WORDS[:9])]).fit(named)
+    with pytest.raises(InputError, match=r"init\[0\] hold 1 masked"):
+        model(init=[np.ma.masked_equal([[1.0, 2.0, 3.0]], 2)] * 3).fit(tensor)
+
+
+@pytest.mark.parametrize("missing", ["zero", "unknown"])
+def test_nonnegative_rows_of_new_slices_are_exact(missing):
+    """Components that are much alike took coordinate descent more sweeps than it did."""
+    random = np.random.default_rng(0)
+    new = sparse.random((4, 25, 20), density=0.3, random_state=0)
+    fitted = model(16, nonnegative=True, missing=missing, max_iter=1).fit(new)
+    factors = [random.random((n, 1)) + 0.3 * random.random((n, 16)) for n in new.shape]
+    fitted.state_.factors[:] = factors
+    rows = fitted.transform(new).values * np.where(fitted.weights_ > 0, fitted.weights_, 1)
+    products = np.einsum("jr,kr->jkr", *factors[1:])
+    for row, own in zip(rows, new.todense(), strict=True):
+        there = own != 0 if missing == "unknown" else np.ones_like(own, bool)
+        best, _ = nnls(products[there], own[there])
+        np.testing.assert_allclose(row, best, atol=1e-7)

@@ -152,3 +152,26 @@ def test_bad_tensors():
     other = CPState(np.ones(1), [np.ones((3, 1))] * 3, ("a", "b", "c"))
     with pytest.raises(InputError, match="as many components"):
         factor_match_score(one, other)
+
+
+def test_modes_and_indices_are_matched_by_name():
+    random = np.random.default_rng(1)
+    factors = [random.normal(size=(n, 2)) for n in (5, 4, 3)]
+    names = {"a": np.array([*"vwxyz"]), "b": np.arange(4)}
+    one = CPState(np.ones(2), factors, ("a", "b", "c"), names)
+    order = np.array([3, 0, 4, 1, 2])
+    other = CPState(
+        np.ones(2),
+        [factors[1], factors[0][order], factors[2]],
+        ("b", "a", "c"),
+        {**names, "a": names["a"][order]},
+    )
+    assert factor_match_score(one, other) == pytest.approx(1)
+    assert factor_match_score(other, one) == pytest.approx(1)
+    strange = CPState(np.ones(2), factors, ("a", "b", "c"), {"a": np.array([*"VWXYZ"])})
+    with pytest.raises(InputError, match="the a labels differ"):
+        factor_match_score(one, strange)
+    assert factor_match_score(one, strange, modes=[1, 2]) == pytest.approx(1)
+    matrix = CPState(np.ones(2), factors[:2], ("a", "b"))
+    with pytest.raises(InputError, match="give as many"):
+        factor_match_score(one, matrix)
