@@ -250,13 +250,14 @@ class SgdServerText(ServerText):
 
     def _pass(self, number: int) -> tuple[float, dict[str, float], NDArray[np.float64]]:
         fit, server = self._fit, self._server
-        rates = fit.schedule.rates(self._steps + 1, fit.n_steps, number)
+        rates = fit.rates(self._steps + 1, number)
         found = server.run(sgd_on_server.epoch, self._held, number=number, rates=rates, fit=fit)
         self._steps += fit.n_steps
         stale = server.report.mean_staleness  # of the shrinking no pull is stale
         squares = server.run(sgd_on_server.shrink, scale=float(fit.scales(rates)[-1]))
         loss = sum(part for part, _ in found) / fit.n_samples + 0.5 * fit.l2 * sum(squares)
-        measured = {"learning_rate": float(rates[-1]), "staleness": stale}
+        rate = float(fit.schedule.rates(self._steps, 1, number)[0])
+        measured = {"learning_rate": rate, "staleness": stale}
         return float(loss), measured, np.array([of_rank for _, of_rank in found])
 
     def gather(self, state: LinearState) -> LinearState:  # type: ignore[override]

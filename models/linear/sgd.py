@@ -83,6 +83,18 @@ class LossSteps(Batches):
     schedule: Schedule
     curvature: float
 
+    def rates(self, first: int, epoch: int) -> NDArray[np.float64]:
+        """The rate of each step of an epoch, the first of which has this number.
+
+        Steps follow the mean of their batch. One at the end that has fewer samples goes by as much
+        less: else they would count for more than others, and in each epoch they are of the same
+        ranks and places.
+        """
+        begins = self.batch_size * np.arange(self.n_steps)[:, None]
+        counts = np.clip(np.array(self.sizes) - begins, 0, self.batch_size).sum(axis=1)
+        rates = self.schedule.rates(first, self.n_steps, epoch)
+        return rates * (counts / counts.max())
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sgd(LossSteps):
@@ -227,7 +239,7 @@ def epoch(
     """One pass over the samples."""
     model, feedback, steps, before = changing
     n_steps = fit.n_steps
-    rates = fit.schedule.rates(steps + 1, n_steps, number)
+    rates = fit.rates(steps + 1, number)
     model = comm.update(begin_epoch, model, number=number, fit=fit)
     if fit.is_alone:
         model = comm.update(run_alone, model, rows, rates=rates, fit=fit)
@@ -262,7 +274,7 @@ def epoch(
         "loss": loss,
         "change": change,
         "density": density,
-        "learning_rate": float(rates[-1]),
+        "learning_rate": float(fit.schedule.rates(steps + n_steps, 1, number)[0]),
     }
     done = Step(measured, finite=finite, enough=abs(change) < tolerance)
     return (model, feedback, steps + n_steps, reached), done
