@@ -16,6 +16,7 @@ import pandas as pd
 import scipy.sparse
 from numpy.typing import NDArray
 
+from daskpart._floor.checks import refuse_masked
 from daskpart._floor.words import not_read
 from daskpart.containers.coordinates import as_labels, as_values, is_a, refuse_nonfinite
 from daskpart.containers.matrix import (
@@ -367,4 +368,5 @@ def read_features(X: Any) -> tuple[Any, NDArray[Any] | None]:
         X = X.data
     if is_a(X, "dask.array", "Array"):
         X = X.compute()
+    refuse_masked(X, "features")
     return scipy_rows(X), names

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.checks import as_array
 from daskpart.containers.coordinates import as_labels, is_a
 from daskpart.errors import InputError
 from daskpart.models.base.labels import sorting_labels, with_missing
@@ -259,7 +260,7 @@ def is_mask(mask: Any) -> bool:
 
 def as_mask(mask: Any, n: int, name: str) -> NDArray[np.bool_]:
     """A mask from booleans, or from positions of vertices (InputError for others)."""
-    found = np.asarray(mask)
+    found = as_array(mask, name)
     if is_mask(found):
         found = found.astype(bool)
         if found.shape != (n,):

@@ -291,3 +291,16 @@ def test_features_in_any_container_give_the_same():
     filled = sparse.COO.from_numpy(X + 1, fill_value=1)
     with pytest.raises(InputError, match="X is a sparse array with fill value 1"):
         model().fit(filled, labels(), graph=graph())
+
+
+def test_masked_features_and_masks_are_not_unmasked():
+    hidden = np.arange(N) < 3
+    X = np.ma.masked_array(features(), mask=np.outer(hidden, np.ones(features().shape[1])))
+    with pytest.raises(InputError, match="features hold"):
+        model().fit(X, labels(), graph=graph())
+    fitted = model().fit(features(), labels(), graph=graph())
+    with pytest.raises(InputError, match="features hold"):
+        fitted.predict(X)
+    mask = np.ma.masked_array(np.ones(N, bool), mask=hidden)
+    with pytest.raises(InputError, match="mask hold 3 masked"):
+        fitted.score(features(), labels(), mask=mask)
