@@ -3,7 +3,9 @@
     1 2 3 …  ──+ a multiple of the golden ratio──▶  mixed  ──▶  a draw, a hash, a shard
 
 The same on every machine, in a kernel and over a whole array. Steele, Lea, Flood, "Fast splittable
-pseudorandom number generators", 2014.
+pseudorandom number generators", 2014. Where a kernel needs one for each number of a row, it mixes
+halves of words, by the finaliser of MurmurHash3 (Appleby, 2011): of these a processor takes many at
+once.
 """
 
 from __future__ import annotations
@@ -27,6 +29,18 @@ def mixed(words: Any) -> Any:
 
 
 mixed_word = kernel(mixed)
+
+GOLDEN_HALF = np.uint32(GOLDEN >> np.uint64(32))
+
+
+@kernel(inline="always")
+def mixed_half(half):
+    """Scramble a uint32; each step is cut to 32 bits, as numba widens them."""
+    half = np.uint32(half ^ (half >> np.uint32(16)))
+    half = np.uint32(half * np.uint32(0x85EBCA6B))
+    half = np.uint32(half ^ (half >> np.uint32(13)))
+    half = np.uint32(half * np.uint32(0xC2B2AE35))
+    return np.uint32(half ^ (half >> np.uint32(16)))
 
 
 def row_keys(n_rows: int, seed: int, first: int = 0) -> NDArray[np.uint64]:

@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.hashing import GOLDEN, mixed_word
+from daskpart._floor.hashing import GOLDEN, GOLDEN_HALF, mixed_half, mixed_word
 from daskpart._floor.kernels import kernel
 from daskpart._floor.lanes import aligned_rows
 
 from .kernels import spmm, spmm_transposed
+
+_COLUMNS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,15 +118,19 @@ class Dropout:
         """
         if not self.rate:
             return rows
-        bound = np.uint64(int(self.rate * 2.0**64))
-        scale = 1 / (1 - self.rate)
+        bound, scale = self._bound, rows.dtype.type(1 / (1 - self.rate))
         if not isinstance(rows, SparseRows):
             out = np.empty_like(rows) if out is None else out
-            _drop_dense(rows, ids, self.key, bound, rows.dtype.type(scale), out)
+            _drop_dense(rows, ids, self.key, bound, *_room(scale, rows.shape[1]), out)
             return out
-        data, factor = np.empty_like(rows.data), rows.data.dtype.type(scale)
-        _drop_sparse(rows.indptr, rows.indices, rows.data, ids, self.key, bound, factor, data)
+        data, factors = np.empty_like(rows.data), np.array([0, scale], scale.dtype)
+        _drop_sparse(rows.indptr, rows.indices, rows.data, ids, self.key, bound, factors, data)
         return SparseRows(rows.indptr, rows.indices, data, rows.n_columns)
+
+    @property
+    def _bound(self) -> np.uint32:
+        """What is mixed to less is dropped."""
+        return np.uint32(int(self.rate * 2.0**32))
 
     def of_entries(
         self,
@@ -145,36 +151,59 @@ class Dropout:
         """
         if not self.rate:
             return values
-        bound, scale = np.uint64(int(self.rate * 2.0**64)), values.dtype.type(1 / (1 - self.rate))
-        out = np.empty_like(values)
-        _drop_entries(indptr, indices, values, ids, self.key, bound, scale, out)
+        out, scale = np.empty_like(values), values.dtype.type(1 / (1 - self.rate))
+        room = _room(scale, values.shape[1])
+        _drop_entries(indptr, indices, values, ids, self.key, self._bound, *room, out)
         return out
 
 
+def _room(scale: Any, n_columns: int) -> tuple[Any, NDArray[np.uint32], NDArray[Any]]:
+    """Scale, steps from column to column, and room for the factors of a row.
+
+    Both go on to whole vectors: of columns that fill none each would cost a branch.
+    """
+    n = -(-n_columns // _COLUMNS_AT_ONCE) * _COLUMNS_AT_ONCE
+    return scale, np.arange(n, dtype=np.uint32) * GOLDEN_HALF, np.empty(n, scale.dtype)
+
+
+@kernel(inline="always")
+def _upper_half(word):
+    return np.uint32(word >> np.uint64(32))
+
+
+@kernel(inline="always")
+def _put_factors(key, bound, scale, steps, factors):
+    """What each number of a row is multiplied by: 0 where it is dropped."""
+    for j in range(steps.size):
+        stays = mixed_half(np.uint32(key + steps[j])) >= bound
+        factors[j] = scale if stays else factors.dtype.type(0)
+
+
 @kernel
-def _drop_dense(rows, ids, key, bound, scale, out):
+def _drop_dense(rows, ids, key, bound, scale, steps, factors, out):
     for i in range(rows.shape[0]):
-        row = mixed_word(key + np.uint64(ids[i]) * GOLDEN)
+        row = _upper_half(mixed_word(key + np.uint64(ids[i]) * GOLDEN))
+        _put_factors(row, bound, scale, steps, factors)
         for j in range(rows.shape[1]):
-            stays = mixed_word(row + np.uint64(j) * GOLDEN) >= bound
-            out[i, j] = rows[i, j] * scale if stays else 0
+            out[i, j] = rows[i, j] * factors[j]
 
 
 @kernel
-def _drop_sparse(indptr, indices, data, ids, key, bound, scale, out):
+def _drop_sparse(indptr, indices, data, ids, key, bound, factors, out):
     for i in range(len(indptr) - 1):
-        row = mixed_word(key + np.uint64(ids[i]) * GOLDEN)
+        row = _upper_half(mixed_word(key + np.uint64(ids[i]) * GOLDEN))
         for k in range(indptr[i], indptr[i + 1]):
-            stays = mixed_word(row + np.uint64(indices[k]) * GOLDEN) >= bound
-            out[k] = data[k] * scale if stays else 0
+            step = np.uint32(np.uint32(indices[k]) * GOLDEN_HALF)
+            stays = mixed_half(np.uint32(row + step)) >= bound
+            out[k] = data[k] * factors[np.int64(stays)]
 
 
 @kernel
-def _drop_entries(indptr, indices, values, ids, key, bound, scale, out):
+def _drop_entries(indptr, indices, values, ids, key, bound, scale, steps, factors, out):
     for i in range(len(indptr) - 1):
         row = mixed_word(key + np.uint64(ids[i]) * GOLDEN)
         for k in range(indptr[i], indptr[i + 1]):
-            entry = mixed_word(row + np.uint64(ids[indices[k]]) * GOLDEN)
+            entry = _upper_half(mixed_word(row + np.uint64(ids[indices[k]]) * GOLDEN))
+            _put_factors(entry, bound, scale, steps, factors)
             for head in range(values.shape[1]):
-                stays = mixed_word(entry + np.uint64(head) * GOLDEN) >= bound
-                out[k, head] = values[k, head] * scale if stays else 0
+                out[k, head] = values[k, head] * factors[head]
