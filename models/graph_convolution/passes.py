@@ -275,7 +275,7 @@ def _of_loss(
     """The gradient of the loss by all outputs, and its sums."""
     gradient, sums = np.zeros_like(outputs), np.zeros(network.n_sums)
     for rows, values in _in_blocks(targets.training, targets.training_values):
-        of_block, of_rows = network.loss.sums_and_gradient(outputs[rows], values)
+        of_block, of_rows = network.loss.sums_and_gradient(outputs.take(rows, axis=0), values)
         sums += of_block
         of_rows /= network.n_terms
         gradient[rows] = of_rows

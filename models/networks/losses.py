@@ -19,6 +19,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.kernels import kernel
+
 
 @dataclass(frozen=True)
 class Loss(ABC):
@@ -95,42 +97,32 @@ class SoftmaxLoss(Loss):
         self, outputs: NDArray[Any], targets: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """− w[y] log p[y], and whether it is right."""
-        return self._terms(*_log_softmax(outputs), targets)
+        losses, hits, _ = self._terms_and_gradient(outputs, targets)
+        return losses, hits
 
     def gradient(self, outputs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
         """w[y] (P − one-hot(y))."""
-        return self._gradient(_log_softmax(outputs)[0], targets)
+        return self._terms_and_gradient(outputs, targets)[2]
 
     def sums_and_gradient(
         self, outputs: NDArray[Any], targets: NDArray[Any]
     ) -> tuple[NDArray[np.float64], NDArray[Any]]:
-        """Both of one log softmax."""
-        logs, best = _log_softmax(outputs)
-        terms = self._terms(logs, best, targets)
-        sums = np.array([each.sum(dtype=np.float64) for each in terms])
-        return sums, self._gradient(logs, targets)
+        """Both of the same powers of e, of which an epoch would else take many twice."""
+        *terms, gradient = self._terms_and_gradient(outputs, targets)
+        return np.array([each.sum(dtype=np.float64) for each in terms]), gradient
 
-    def _terms(
-        self, logs: NDArray[Any], best: NDArray[np.int64], targets: NDArray[Any]
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        losses = -logs[np.arange(len(targets)), targets]
-        if self.class_weights:
-            losses *= self._weights(targets, logs.dtype)
-        return losses, best == targets
-
-    def _gradient(self, logs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
-        gradient = np.exp(logs, out=logs)
-        gradient[np.arange(len(targets)), targets] -= 1
-        if self.class_weights:
-            gradient *= self._weights(targets, logs.dtype)[:, None]
-        return gradient
-
-    def _weights(self, targets: NDArray[Any], dtype: Any) -> NDArray[Any]:
-        return np.array(self.class_weights, dtype)[targets]
+    def _terms_and_gradient(
+        self, outputs: NDArray[Any], targets: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        best, powers = _powers(outputs)
+        losses, weights = np.empty(len(outputs), outputs.dtype), np.array(self.class_weights)
+        _to_gradient(powers, outputs, best, targets, weights.astype(outputs.dtype), losses)
+        return losses, best == targets, powers
 
     def predicted(self, outputs: NDArray[Any]) -> NDArray[Any]:
         """Probabilities of the classes."""
-        return np.exp(_log_softmax(outputs.astype(np.float64))[0])
+        powers = _powers(outputs.astype(np.float64))[1]
+        return powers / powers.sum(axis=1, keepdims=True)
 
 
 @dataclass(frozen=True)
@@ -195,9 +187,23 @@ class SquaredLoss(Loss):
         return float(np.mean([1 - wrong / of if of else float(not wrong) for wrong, of in columns]))
 
 
-def _log_softmax(outputs: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Of each row, and the place of its largest output."""
+def _powers(outputs: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """The place of each row's largest output z, and e to the others less that one."""
     best = outputs.argmax(axis=1)
-    logs = outputs - np.take_along_axis(outputs, best[:, None], axis=1)
-    logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
-    return logs, best
+    powers = outputs - np.take_along_axis(outputs, best[:, None], axis=1)
+    return best, np.exp(powers, out=powers)
+
+
+@kernel(fastmath={"reassoc"})
+def _to_gradient(powers, outputs, best, targets, weights, losses):
+    """Make the powers of each row the gradient of its loss."""
+    for i in range(powers.shape[0]):
+        total, target = powers.dtype.type(0), targets[i]
+        for j in range(powers.shape[1]):
+            total += powers[i, j]
+        weight = weights[target] if weights.size else powers.dtype.type(1)
+        losses[i] = weight * (np.log(total) - (outputs[i, target] - outputs[i, best[i]]))
+        share = weight / total
+        for j in range(powers.shape[1]):
+            powers[i, j] *= share
+        powers[i, target] -= weight
