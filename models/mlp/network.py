@@ -112,12 +112,6 @@ class Network:
             values.append(activated(z) if place < self.n_layers - 1 else z)
         return values
 
-    def slopes(self, outputs: NDArray[Any], targets: Any, weight: NDArray[Any]) -> NDArray[Any]:
-        """Gradient of the summed loss by the outputs, each row as much as its weight says."""
-        slopes = self.loss.gradient(outputs, targets)
-        slopes *= weight[:, None].astype(slopes.dtype)
-        return slopes
-
     def back(
         self, vector: NDArray[Any], value: NDArray[Any], slopes: NDArray[Any], place: int
     ) -> NDArray[Any]:

@@ -316,11 +316,13 @@ def forward(
     targets, weight = own.targets[batch], own.weight[batch]
     network = fit.network
     *model.values, outputs = network.forward(model.weights, own.X[batch])
-    sums = network.loss.sums(outputs, targets, weight)
+    sums, slopes = network.loss.sums_and_gradient(outputs, targets, weight)
     model.sums += sums
     if not step:
         model.began_finite = bool(np.isfinite(sums).all())
-    model.slopes = network.slopes(outputs, targets, weight / (fit.count(step) * fit.n_terms))
+    share = weight / (fit.count(step) * fit.n_terms)
+    slopes *= share[:, None].astype(slopes.dtype)
+    model.slopes = slopes
     return model
 
 

@@ -43,20 +43,17 @@ class Loss(ABC):
         self, outputs: NDArray[Any], targets: NDArray[Any], weight: NDArray[Any] | None = None
     ) -> NDArray[np.float64]:
         """Summed loss, and summed hits, of rows that count as much as their weights say."""
-        terms = self.terms(outputs, targets)
-        if weight is not None:
-            terms = terms[0].T * weight, terms[1].T * weight
-        return np.array([each.sum(dtype=np.float64) for each in terms])
+        return _summed(self.terms(outputs, targets), weight)
 
     @abstractmethod
     def gradient(self, outputs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
         """Of the summed loss by the outputs, of their shape."""
 
     def sums_and_gradient(
-        self, outputs: NDArray[Any], targets: NDArray[Any]
+        self, outputs: NDArray[Any], targets: NDArray[Any], weight: NDArray[Any] | None = None
     ) -> tuple[NDArray[np.float64], NDArray[Any]]:
-        """Both, where they can share work."""
-        return self.sums(outputs, targets), self.gradient(outputs, targets)
+        """Sums of rows by their weights, and the gradient without; they may share work."""
+        return self.sums(outputs, targets, weight), self.gradient(outputs, targets)
 
     def predicted(self, outputs: NDArray[Any]) -> NDArray[Any]:
         """Probabilities, or the numbers themselves."""
@@ -105,11 +102,11 @@ class SoftmaxLoss(Loss):
         return self._terms_and_gradient(outputs, targets)[2]
 
     def sums_and_gradient(
-        self, outputs: NDArray[Any], targets: NDArray[Any]
+        self, outputs: NDArray[Any], targets: NDArray[Any], weight: NDArray[Any] | None = None
     ) -> tuple[NDArray[np.float64], NDArray[Any]]:
         """Both of the same powers of e, of which an epoch would else take many twice."""
-        *terms, gradient = self._terms_and_gradient(outputs, targets)
-        return np.array([each.sum(dtype=np.float64) for each in terms]), gradient
+        losses, hits, gradient = self._terms_and_gradient(outputs, targets)
+        return _summed((losses, hits), weight), gradient
 
     def _terms_and_gradient(
         self, outputs: NDArray[Any], targets: NDArray[Any]
@@ -185,6 +182,14 @@ class SquaredLoss(Loss):
         """R², the mean over columns; of a constant column 1 where all is right, else 0."""
         columns = zip(sums[1:].tolist(), spreads, strict=True)
         return float(np.mean([1 - wrong / of if of else float(not wrong) for wrong, of in columns]))
+
+
+def _summed(
+    terms: tuple[NDArray[Any], NDArray[Any]], weight: NDArray[Any] | None
+) -> NDArray[np.float64]:
+    if weight is not None:
+        terms = terms[0].T * weight, terms[1].T * weight
+    return np.array([each.sum(dtype=np.float64) for each in terms])
 
 
 def _powers(outputs: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
