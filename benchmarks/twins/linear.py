@@ -58,7 +58,7 @@ def train(world: MPI.Comm, piece: Piece, n_steps: int) -> tuple[list[float], dic
     world.Barrier()
     for number in range(1, n_steps + 1):
         begin = perf_counter()
-        rates = fit.schedule.rates(done + 1, fit.n_steps, number)
+        rates = fit.rates(done + 1, number)
         model = steps.begin_epoch(model, number=number, fit=fit)
         for step in range(fit.n_steps):
             model = steps.forward(model, rows, step=step, fit=fit)
