@@ -19,7 +19,6 @@ overwrite the state they are given: its old handle is spent, and using it again 
 
 from __future__ import annotations
 
-import copy
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
@@ -35,6 +34,7 @@ from daskpart._floor.checks import several
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
+from .copies import duplicate
 from .counters import Counters
 from .hypercube import EmbeddedPlan
 from .messages import Exchange, Payload, PreparedPlan, PreparedRound, localise, slices_of_rank
@@ -92,6 +92,7 @@ class Pending:
     index: int
     content: Any = field(default=None, repr=False)
     collected: bool = False
+    reduction: str = ""
 
 
 class Communicator(ABC):
@@ -308,6 +309,7 @@ class Communicator(ABC):
         prepared_round: PreparedRound,
         values: PerRank,
         pack: Callable[[Any, NDArray[np.int64]], NDArray[Any]],
+        reduction: str = "",
     ) -> Pending:
         """Send the messages of a round of a plan; computing may go on until `collect`.
 
@@ -319,11 +321,14 @@ class Communicator(ABC):
         pack : callable
             ``pack(value, positions)`` gives a fresh array of one row a position; called once a
             message.
+        reduction : str
+            As of `post_values`.
         """
         _require(prepared_round, PreparedRound, "a round of what prepare(plan, …) gave")
         self._check_step((prepared_round.messages, values), {})
         self.n_posted += 1
         pending = Pending(self, prepared_round, prepared_round.label, prepared_round.index)
+        pending.reduction = reduction
         pending.content = self._post(pending, values, pack)
         return pending
 
@@ -334,6 +339,7 @@ class Communicator(ABC):
         pack: Callable[[Any, int, list[int]], list[Payload]],
         label: str = "values",
         index: int = 0,
+        reduction: str = "",
     ) -> Pending:
         """Send messages whose size only the sender knows; computing may go on until `collect`.
 
@@ -351,13 +357,15 @@ class Communicator(ABC):
         label, index : str, int
             The round's name in `counters`. A message counts ``len(first array)`` rows and the bytes
             of all its arrays; an empty message counts as a message.
+        reduction : str
+            By what name the rows combine, if they do; ranks that disagree on it are told.
         """
         _require(exchange, Exchange, "an Exchange")
         self._check_step((values,), {})
         if exchange.n_ranks != self.n_ranks:
             raise InputError(f"An exchange of {exchange.n_ranks} ranks on {self.n_ranks} ranks.")
         self.n_posted += 1
-        pending = Pending(self, exchange, label, index)
+        pending = Pending(self, exchange, label, index, reduction=reduction)
         pending.content = self._post(pending, values, pack)
         return pending
 
@@ -587,13 +595,3 @@ def _require(given: Any, kind: type, wanted: str) -> None:
 def unchanged(value: Any, *others: Any) -> Any:
     """The value itself, where a step must do nothing."""
     return value
-
-
-def duplicate(value: Any) -> Any:
-    """A copy that shares nothing: ``value.copy()`` where an object offers it, else a deep copy.
-
-    Of an array it lies in memory as the array does: else a sum of it could have other bits.
-    """
-    if isinstance(value, (dict, list, set)) or not callable(getattr(value, "copy", None)):
-        return copy.deepcopy(value)
-    return value.copy(order="K") if isinstance(value, np.ndarray) else value.copy()

@@ -133,8 +133,10 @@ def run_embedded(
         pack_buffer, values, routes, *payloads, pack=pack, payload_rows=embedding.payload_rows,
         payload_reduction=payload_reduction,
     )  # fmt: skip
+    names = [reduction.name] * (prepared.kind == "reduce")
+    names += [payload_reduction.name] * len(payloads)
     for index, prepared_round in enumerate(rounds):
-        pending = communicator.post(prepared_round, buffer, pack_slots)
+        pending = communicator.post(prepared_round, buffer, pack_slots, ", ".join(names))
         buffer = communicator.collect(
             pending, buffer, combine_slots, routes, round_index=index, reduction=reduction,
             final=folds and prepared_round is rounds[-1], payload_reduction=payload_reduction,

@@ -96,7 +96,9 @@ def _doubling(
     n_corners = core_of(communicator.n_ranks)
     total = values
     for index, exchange in enumerate(exchanges):
-        pending = communicator.post_values(exchange, total, _pack_whole, label, index)
+        pending = communicator.post_values(
+            exchange, total, _pack_whole, label, index, reduction.name
+        )
         total = communicator.collect(
             pending, None, _combine_whole, total, values, reduction=reduction, n_corners=n_corners,
             is_last=index + 1 == len(exchanges),

@@ -111,8 +111,9 @@ def _run(
 ) -> PerRank:
     if isinstance(prepared, PreparedEmbedding):
         return run_embedded(communicator, prepared, values, pack, end, static, reduction)[0]
+    combines = reduction.name if prepared.kind == "reduce" else ""
     for prepared_round in prepared.rounds:
-        pending = communicator.post(prepared_round, values, pack)
+        pending = communicator.post(prepared_round, values, pack, combines)
         values = communicator.collect(pending, values, end, **static)
     return values
 

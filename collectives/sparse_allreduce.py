@@ -238,7 +238,7 @@ class PendingAllreduce:
             exchange = exchange_of(step, self.communicator.n_ranks)
             pack = partial(pack_step, step=step)
             self.posted = self.communicator.post_values(
-                exchange, self.state, pack, self.algorithm, self.n_posted
+                exchange, self.state, pack, self.algorithm, self.n_posted, self.reduction.name
             )
             self.n_posted += 1
 

@@ -39,9 +39,9 @@ from daskpart.collectives.communicator import (
     Pending,
     PerRank,
     Replicated,
-    duplicate,
     unchanged,
 )
+from daskpart.collectives.copies import duplicate
 from daskpart.collectives.messages import Exchange
 from daskpart.collectives.plan import Round
 from daskpart.collectives.timeline import name_of, now

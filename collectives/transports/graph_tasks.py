@@ -20,7 +20,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from daskpart._floor.blas import one_blas_thread
 from daskpart._floor.rank_tasks import RankPlacement
-from daskpart.collectives.communicator import duplicate
+from daskpart.collectives.copies import duplicate
 from daskpart.collectives.counters import value_bytes
 from daskpart.collectives.messages import RankExchange, RankMessages
 from daskpart.collectives.timeline import name_of, now

@@ -26,7 +26,8 @@ from daskpart._floor.blas import one_blas_thread
 from daskpart._floor.checks import whole_number
 from daskpart._floor.cores import n_cores
 from daskpart._floor.memory import give_back_freed_memory, keep_freed_memory
-from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
+from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated
+from daskpart.collectives.copies import duplicate
 from daskpart.collectives.counters import star_rounds, value_bytes
 from daskpart.collectives.large_arrays import free_kept_memory
 from daskpart.collectives.messages import Exchange, Message, RankExchange, RankMessages

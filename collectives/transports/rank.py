@@ -18,11 +18,13 @@ from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 from daskpart._floor.blas import one_blas_thread
-from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated, duplicate
+from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated
+from daskpart.collectives.copies import duplicate
 from daskpart.collectives.cost_model import CostModel
 from daskpart.collectives.counters import Counters, value_bytes
 from daskpart.collectives.messages import Exchange, RankExchange, RankMessages, slices_of_rank
 from daskpart.collectives.plan import Plan
+from daskpart.collectives.reduction import Reduction
 from daskpart.collectives.timeline import BLOCKED, COMPUTING, SENDING, name_of, time_of
 from daskpart.errors import InputError
 
@@ -269,7 +271,7 @@ class RankCommunicator(Communicator):
         return PerRank(self, self._timed(function, arguments, static))
 
     def _post(self, pending: Pending, values: PerRank, pack: Callable) -> Call:
-        call = self._next_call(f"{pending.label} {pending.index}")
+        call = self._next_call(f"{pending.label} {pending.index}", pending.reduction)
         begin = perf_counter()
         half = self._half(pending)
         rows: list[int] = []
@@ -289,7 +291,8 @@ class RankCommunicator(Communicator):
         return pending.round.messages.content[pending.round.slot]
 
     def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:
-        there, back = self._next_call(f"{label} 0"), self._next_call(f"{label} 1")
+        how = _name_of_fold(function)
+        there, back = self._next_call(f"{label} 0", how), self._next_call(f"{label} 1", how)
         others = tuple(range(1, self.n_ranks))
         if self.rank == 0:
             # a copy: what the function gives may be one of the values, and be on its way for long
@@ -321,10 +324,11 @@ class RankCommunicator(Communicator):
 
     # -- what they share ---
 
-    def _next_call(self, label: str) -> Call:
+    def _next_call(self, label: str, how: str = "") -> Call:
+        """A call as it is known to other ranks, with the name of how it combines, if it does."""
         self._mailbox.check()
         self._n_calls += 1
-        return Call(self._run, self._n_calls, label)
+        return Call(self._run, self._n_calls, f"{label}: {how}" if how else label)
 
     def _send(self, call: Call, destinations: Sequence[int], payload: Any) -> None:
         self._mailbox.note_sent(destinations)
@@ -364,6 +368,11 @@ class RankCommunicator(Communicator):
 def _own(state: PerRank) -> Any:
     """A state to be overwritten: a copy, where others hold the original."""
     return duplicate(state.content) if state.borrowed else state.content
+
+
+def _name_of_fold(function: Callable) -> str:
+    reduction = getattr(function, "__self__", None)  # of `Reduction.fold`
+    return reduction.name if isinstance(reduction, Reduction) else name_of(function)
 
 
 def _no_handles(reference: Any) -> Any:

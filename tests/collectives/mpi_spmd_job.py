@@ -28,6 +28,7 @@ from spmd_steps import (
     assert_a_rank_that_ends_is_told,
     assert_cancelled_run_ends,
     assert_nothing_left,
+    assert_ranks_that_combine_differently_are_told,
     assert_ranks_that_disagree_are_told,
     assert_survives_a_failing_rank,
     assert_threads_run_at_once,
@@ -74,6 +75,7 @@ def large_and_odd_values(client):
 def ranks_that_disagree(client):
     with MpiCommunicator(3, client) as mpi:
         assert_ranks_that_disagree_are_told(mpi)
+        assert_ranks_that_combine_differently_are_told(mpi)
     print("ranks that disagree are told", flush=True)
 
 

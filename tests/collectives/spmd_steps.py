@@ -9,7 +9,16 @@ from functools import partial
 import numpy as np
 import pytest
 
-from daskpart.collectives import allreduce, barrier, broadcast
+from daskpart.collectives import (
+    MAX,
+    SUM,
+    allreduce,
+    barrier,
+    broadcast,
+    hypercube_allreduce,
+    reduce_scatter,
+    sparse_allreduce,
+)
 from daskpart.collectives.messages import Exchange
 from daskpart.collectives.transports.lease import end_lease, take_lease
 from daskpart.collectives.transports.worker import RankHost
@@ -214,6 +223,24 @@ def once_more_on_rank_0(comm, numbers):
     return numbers
 
 
+def sum_on_rank_0_max_on_others(comm, numbers, *, combine):
+    return combine(comm, numbers, SUM if comm.rank == 0 else MAX)
+
+
+def scattered(comm, numbers, reduction, *, algorithm):
+    return reduce_scatter(comm, comm.values([np.ones(3)] * 3), None, reduction, algorithm)
+
+
+def sparse_sum(comm, numbers, reduction):
+    streams = comm.values([([rank], [1.0], 3) for rank in range(3)])
+    given = {"algorithm": "ssar-split-allgather", "switch_density": 1.0}
+    return sparse_allreduce(comm, streams, reduction, **given)
+
+
+def folded(comm, numbers, reduction):
+    return comm.fold(numbers, sum if reduction is SUM else max, label="own")
+
+
 def awaited_in_vain(comm, numbers):
     """Rank 2 does not ask for it, but would wait."""
     exchange = Exchange.from_pairs(3, [(0, 2)] if comm.rank == 2 else [])
@@ -226,7 +253,7 @@ def assert_ranks_that_disagree_are_told(communicator):
     for text, message in (
         (
             other_call,
-            r"Ranks disagree: rank 0 is in call 1 \(allreduce 0\), rank 1 in call 1 .gather",
+            r"Ranks disagree: rank 0 is in call 1 \(allreduce 0: sum\), rank 1 in call 1 .gather",
         ),
         (past_it, r"rank 0 waits in call 1 .* rank 1, which sent none"),
         (ended_early, r"rank 0 waits in call 1 .* rank 1, whose text has ended"),
@@ -246,6 +273,24 @@ def assert_ranks_that_disagree_are_told(communicator):
         with pytest.raises(ValueError, match=message):
             communicator.run(text, communicator.map(abs, numbers))
         assert time.monotonic() - begin < BOUND
+        assert allreduce(communicator, numbers).result() == 6
+
+
+def assert_ranks_that_combine_differently_are_told(communicator):
+    """At once, whichever of them is asked for the message of the other."""
+    numbers = communicator.values([1, 2, 3])
+    for combine, label in (
+        (allreduce, "allreduce 0"),
+        (folded, "own 0"),
+        (hypercube_allreduce, "hypercube allreduce [01]"),
+        (partial(hypercube_allreduce, halving=True), "hypercube allreduce 0"),
+        (partial(scattered, algorithm="direct"), "reduce-scatter 0"),
+        (partial(scattered, algorithm="hypercube"), "reduce-scatter [01]"),
+        (sparse_sum, "ssar-split-allgather [01]"),
+    ):
+        calls = rf"\({label}: (sum|max)\)"
+        with pytest.raises(ValueError, match=rf"Ranks disagree: rank .*{calls}, rank .*{calls}"):
+            communicator.run(sum_on_rank_0_max_on_others, numbers, combine=combine)
         assert allreduce(communicator, numbers).result() == 6
 
 

@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from exchange_text import blas_threads, first_rows, items_of_ranks, random_connectivity
-from spmd_steps import assert_ranks_that_disagree_are_told, fail_without_words
+from spmd_steps import (
+    assert_ranks_that_combine_differently_are_told,
+    assert_ranks_that_disagree_are_told,
+    fail_without_words,
+)
 
 from daskpart.collectives import (
     MAX,
@@ -184,6 +188,7 @@ def test_messages_wait_as_long_as_somebody_may_collect_them():
 def test_ranks_of_threads_that_disagree():
     with threads.ThreadsCommunicator(3) as comm:
         assert_ranks_that_disagree_are_told(comm)
+        assert_ranks_that_combine_differently_are_told(comm)
 
 
 def exchange_of_all(comm, values):

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from spmd_steps import (
     assert_nothing_left,
+    assert_ranks_that_combine_differently_are_told,
     assert_ranks_that_disagree_are_told,
     assert_survives_a_failing_rank,
     assert_threads_run_at_once,
@@ -193,6 +194,7 @@ def test_a_failing_rank(quiet_client):
 def test_ranks_that_disagree(quiet_client):
     with DaskCommunicator(3, quiet_client) as communicator:
         assert_ranks_that_disagree_are_told(communicator)
+        assert_ranks_that_combine_differently_are_told(communicator)
     assert_nothing_left(quiet_client)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from daskpart.collectives import stream as stream_module
-from daskpart.collectives.communicator import duplicate
+from daskpart.collectives.copies import duplicate
 from daskpart.collectives.reduction import ANY, MAX, MIN, SUM, Reduction
 from daskpart.collectives.stream import (
     combined,
