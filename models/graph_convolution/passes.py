@@ -252,6 +252,8 @@ def next_boundary(
     outputs, saved = layer.leave(before.inputs, total, network.of_layer(model.weights, place))
     if layer.is_last:
         return Boundary(outputs, saved, None, None)
+    if outputs is total:  # an argument, which is not to be overwritten
+        outputs = np.array(outputs)
     value = ACTIVATIONS[network.activation].value(outputs)
     inputs = _dropout(network, epoch, place + 1)(value, data.graph.own)
     weights = network.of_layer(model.weights, place + 1)

@@ -13,18 +13,22 @@ from numpy.typing import NDArray
 
 
 class Activation(NamedTuple):
-    """σ; and σ', which takes the value and its gradient, and turns that into its input's."""
+    """σ, which overwrites its input; σ', which takes the value and overwrites its gradient."""
 
     value: Callable[[NDArray[Any]], NDArray[Any]]
     backward: Callable[[NDArray[Any], NDArray[Any]], None]
 
 
 def _relu(z: NDArray[Any]) -> NDArray[Any]:
-    return np.maximum(z, 0)
+    return np.maximum(z, 0, out=z)
 
 
 def _relu_backward(value: NDArray[Any], gradient: NDArray[Any]) -> None:
     gradient *= value > 0
+
+
+def _tanh(z: NDArray[Any]) -> NDArray[Any]:
+    return np.tanh(z, out=z)
 
 
 def _tanh_backward(value: NDArray[Any], gradient: NDArray[Any]) -> None:
@@ -32,7 +36,10 @@ def _tanh_backward(value: NDArray[Any], gradient: NDArray[Any]) -> None:
 
 
 def _elu(z: NDArray[Any]) -> NDArray[Any]:
-    return np.where(z > 0, z, np.expm1(np.minimum(z, 0)))
+    below = np.expm1(np.minimum(z, 0))
+    np.maximum(z, 0, out=z)
+    z += below
+    return z
 
 
 def _elu_backward(value: NDArray[Any], gradient: NDArray[Any]) -> None:
@@ -45,7 +52,7 @@ def _identity_backward(value: NDArray[Any], gradient: NDArray[Any]) -> None:
 
 ACTIVATIONS: Mapping[str, Activation] = {
     "relu": Activation(_relu, _relu_backward),
-    "tanh": Activation(np.tanh, _tanh_backward),
+    "tanh": Activation(_tanh, _tanh_backward),
     "elu": Activation(_elu, _elu_backward),
     "identity": Activation(lambda z: z, _identity_backward),
 }
