@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -167,5 +169,39 @@ def own_client(mortal_cluster: Any) -> Iterator[Any]:
     from distributed import Client
 
     with Client(mortal_cluster, set_as_default=False) as connected:
-        connected.wait_for_workers(2, timeout=60)
+        _wait_until_both_answer(connected)
         yield connected
+
+
+def _wait_until_both_answer(client: Any) -> None:
+    """The scheduler still knows a worker for a moment that a test before has killed."""
+    limit = time.monotonic() + 60
+    while True:
+        client.wait_for_workers(2, timeout=60)
+        try:
+            if len(client.run(os.getpid)) == 2:
+                return
+        except OSError:
+            assert time.monotonic() < limit
+
+
+@pytest.fixture
+def kill_in_next_run(own_client: Any) -> Callable[[], None]:
+    """Have a worker of `own_client` die when its ranks have begun another run, or soon after."""
+    from daskpart.collectives.transports.worker import RankHost
+
+    victim = next(iter(own_client.run(os.getpid)))
+
+    def watch(dask_worker: Any) -> None:
+        sessions = RankHost.of(dask_worker).sessions.values()
+        boxes = [box for session in sessions for box in session.mailboxes.values()]
+        last = max(box.run for box in boxes)
+
+        def kill() -> None:
+            while all(box.run == last for box in boxes):
+                time.sleep(1e-4)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        threading.Thread(target=kill, daemon=True).start()
+
+    return lambda: own_client.run(watch, workers=[victim])

@@ -312,7 +312,7 @@ def _left_over(quiet_client, run):
 @pytest.mark.cluster
 def test_ctrl_c_leaves_nothing(quiet_client):
     with GraphCommunicator(3, quiet_client) as communicator:
-        state = communicator.map(asleep, communicator.values([1, 2, 3]), seconds=0.4)
+        state = communicator.map(asleep, communicator.values([1, 2, 3]), seconds=2.0)
         timer = threading.Timer(0.15, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         with pytest.raises(KeyboardInterrupt):

@@ -50,11 +50,11 @@ def test_an_interrupt_waits_for_the_threads():
     def step(rank):
         begun.append(rank)
         at_work.add(rank)
+        if rank == 4:
+            os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.05)
         at_work.discard(rank)
 
-    timer = threading.Timer(0.12, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
     with pytest.raises(KeyboardInterrupt):
         pool.run(step)
     helpers_at_work = len(at_work) - 1  # the interrupted rank is the caller's own
@@ -62,27 +62,29 @@ def test_an_interrupt_waits_for_the_threads():
     time.sleep(0.15)
     assert helpers_at_work <= 0
     assert len(begun) == n_begun < 40
-    timer.join()
     pool.close()
 
 
 def test_an_interrupt_while_waiting_for_a_helper():
     pool = RankPool(2, 2)
     main, finished = threading.main_thread(), []
+    begun, done = threading.Event(), threading.Event()
 
     def step(rank):
-        if threading.current_thread() is not main:
-            time.sleep(0.4)
-            finished.append(rank)
+        if threading.current_thread() is main:
+            begun.wait(20)  # so that a helper takes the other rank
+            done.set()
         else:
-            time.sleep(0.05)  # lets a helper take the other rank
+            begun.set()
+            done.wait(20)
+            time.sleep(0.1)  # the caller has begun to wait by then
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.2)
+            finished.append(rank)
 
-    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
     with pytest.raises(KeyboardInterrupt):
         pool.run(step)
     assert len(finished) == 1
-    timer.join()
     pool.close()
 
 

@@ -88,20 +88,21 @@ def test_auto_uses_all_threads_and_resumes(tensor, client, tmp_path):
 
 
 class After(EpochCallback):
-    """Do something a moment after an iteration, so in the middle of the next."""
+    """Do something at the end of an iteration."""
 
-    def __init__(self, epoch, delay, deed):
-        self.epoch, self.delay, self.deed = epoch, delay, deed
+    def __init__(self, epoch, deed):
+        self.epoch, self.deed = epoch, deed
 
     def epoch_done(self, row, snapshot):
         if row["epoch"] == self.epoch:
-            threading.Timer(self.delay, self.deed).start()
+            self.deed()
         return False
 
 
 @pytest.mark.cluster
 def test_ctrl_c_keeps_whole_iterations(tensor, client):
-    interrupt = After(1, 0.02, lambda: os.kill(os.getpid(), signal.SIGINT))
+    press = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt = After(1, press.start)
     interrupted = model("dask", max_iter=100_000).set_callbacks(interrupt)
     with pytest.raises(KeyboardInterrupt):
         interrupted.fit(tensor)
@@ -112,12 +113,11 @@ def test_ctrl_c_keeps_whole_iterations(tensor, client):
 
 
 @pytest.mark.cluster
-def test_a_killed_worker_does_not_change_the_result(tensor, own_client):
+def test_a_killed_worker_does_not_change_the_result(tensor, own_client, kill_in_next_run):
     options = {"max_iter": 5, "method": "p2p"}
     expected = model("local", **options).fit(tensor)
-    process = next(iter(own_client.run(os.getpid).values()))
     survivor = model("auto", **options)
-    survivor.set_callbacks(After(2, 0.01, lambda: os.kill(process, signal.SIGKILL)))
+    survivor.set_callbacks(After(2, kill_in_next_run))
     with pytest.warns(DaskpartWarning, match="goes on from the end of iteration"):
         survivor.fit(tensor, client=own_client)
     assert_same(expected, survivor)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 import warnings
 from functools import partial
@@ -138,11 +137,11 @@ def test_a_lost_scheduler_ends_the_fit_and_keeps_what_was_done(path, monkeypatch
 
 
 @pytest.mark.cluster
-def test_with_a_delay_too_the_server_goes_on_without_a_lost_shard(path, own_client):
-    victim = next(iter(own_client.run(os.getpid).values()))
+def test_with_a_delay_too_the_server_goes_on_without_a_lost_shard(
+    path, own_client, kill_in_next_run
+):
     model = make("server", transport="dask", delay=1, max_iter=40)
-    timer = threading.Timer(0.05, os.kill, (victim, signal.SIGKILL))
-    model.set_callbacks(At(2, timer.start))
+    model.set_callbacks(At(2, kill_in_next_run))
     with pytest.warns(DaskpartWarning, match="The fit goes on from the end of"):
         model.fit(survey(path, client=own_client), client=own_client)
     assert model.n_iter_ == 40

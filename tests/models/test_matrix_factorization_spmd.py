@@ -129,24 +129,23 @@ def test_ctrl_c_of_a_terminal_leaves_the_workers_there(ratings, own_client):
     assert answers == {False}  # as it was before
 
 
-class KillWorkerAfter(EpochCallback):
-    """Kill one worker process a moment after an epoch, so in the middle of the next."""
+class After(EpochCallback):
+    """Do something at the end of an epoch."""
 
-    def __init__(self, client, epoch, delay):
-        self.client, self.epoch, self.delay = client, epoch, delay
+    def __init__(self, epoch, deed):
+        self.epoch, self.deed = epoch, deed
 
     def epoch_done(self, row, snapshot):
         if row["epoch"] == self.epoch:
-            process = next(iter(self.client.run(os.getpid).values()))
-            threading.Timer(self.delay, os.kill, (process, signal.SIGKILL)).start()
+            self.deed()
         return False
 
 
-def test_a_killed_worker_does_not_change_the_result(ratings, own_client):
+def test_a_killed_worker_does_not_change_the_result(ratings, own_client, kill_in_next_run):
     """The fit goes on, on the workers that are left."""
     expected = model("local", max_iter=30).fit(ratings)
     survivor = model("auto", max_iter=30)
-    survivor.set_callbacks(KillWorkerAfter(own_client, 4, 0.02))
+    survivor.set_callbacks(After(4, kill_in_next_run))
     with pytest.warns(DaskpartWarning, match="goes on from the end of epoch"):
         survivor.fit(ratings, client=own_client)
     assert_same(expected, survivor)
