@@ -18,6 +18,7 @@ watched, the transports say.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from abc import abstractmethod
 from collections import deque
@@ -57,6 +58,7 @@ class RankedCommunicator(Communicator):
         self._dropped: deque[Number] = deque()
         self._afresh = False
         self._broken: str | None = None
+        self._one_run_at_a_time = threading.RLock()  # after a failure a run asks for another
 
     # -- what the transports differ in ---
 
@@ -88,6 +90,20 @@ class RankedCommunicator(Communicator):
         self, text: Callable, values: Sequence[Any], static: dict, everyone: bool = False
     ) -> list[Any]:
         """What the text returns: of rank 0, or of every rank."""
+        # two at once could come to the ranks in another order each
+        if not self._one_run_at_a_time.acquire(blocking=False):
+            raise InputError(
+                "Ranks run one text at a time: a text uses the communicator that it is given, and "
+                "a communicator serves one thread; give each its own."
+            )
+        try:
+            return self._asked(text, values, static, everyone)
+        finally:
+            self._one_run_at_a_time.release()
+
+    def _asked(
+        self, text: Callable, values: Sequence[Any], static: dict, everyone: bool
+    ) -> list[Any]:
         if self._broken is not None:
             raise WorkerLostError(f"The ranks are gone: {self._broken} Make a new communicator.")
         given: dict[int, PerRank] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -189,6 +190,41 @@ def test_ranks_of_threads_that_disagree():
     with threads.ThreadsCommunicator(3) as comm:
         assert_ranks_that_disagree_are_told(comm)
         assert_ranks_that_combine_differently_are_told(comm)
+
+
+in_use = {}
+
+
+def run_of_the_driver(comm, values):
+    return in_use["by the driver"].run(sums, values)
+
+
+def sums(comm, values):
+    return allreduce(comm, values).result()
+
+
+def wait_for_word(comm, values):
+    in_use["begun"].set()
+    in_use["word"].wait(20)
+    return sums(comm, values)
+
+
+def test_ranks_run_one_text_at_a_time(monkeypatch):
+    """Of two, each rank could begin another one, and wait for the others for ever."""
+    with threads.ThreadsCommunicator(3) as comm, ThreadPoolExecutor(1) as other:
+        monkeypatch.setitem(in_use, "by the driver", comm)
+        for event in ("begun", "word"):
+            monkeypatch.setitem(in_use, event, threading.Event())
+        values = comm.values([1, 2, 3])
+        with pytest.raises(InputError, match="one text at a time"):
+            comm.run(run_of_the_driver, values)
+        first = other.submit(comm.run, wait_for_word, values)
+        assert in_use["begun"].wait(20)
+        for run in (lambda: comm.run(sums, values), lambda: comm.gather(values)):
+            with pytest.raises(InputError, match="one text at a time"):
+                run()
+        in_use["word"].set()
+        assert first.result(20) == comm.run(sums, values) == 6
 
 
 def exchange_of_all(comm, values):
