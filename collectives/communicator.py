@@ -327,8 +327,8 @@ class Communicator(ABC):
         _require(prepared_round, PreparedRound, "a round of what prepare(plan, …) gave")
         self._check_step((prepared_round.messages, values), {})
         self.n_posted += 1
-        pending = Pending(self, prepared_round, prepared_round.label, prepared_round.index)
-        pending.reduction = reduction
+        label, index = prepared_round.label, prepared_round.index
+        pending = Pending(self, prepared_round, label, index, reduction=reduction)
         pending.content = self._post(pending, values, pack)
         return pending
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -299,25 +299,32 @@ def _from_frame(
     if len(columns) == 2:
         values = np.ones(len(frame), dtype)
     else:
-        given = frame.iloc[:, columns[2]]
-        values, good = cast_values(_as_numbers(given), dtype)
-        if not good.all():
-            first = int(np.argmin(good))
-            found = given.iloc[first]
-            problem = (
-                f"{place(first)}: {expected_value(relation.value, dtype)}, found {shown(found)}"
-                f"{about_commas(str(found))}"
-            )
-            if isinstance(found, datetime.date | datetime.timedelta):
-                raise ReadError(
-                    f"{problem}; the column {given.name!r} says when.",
-                    option="columns",
-                    advice=f" Say columns=({', '.join(relation.dims)}), and the {relation.value} "
-                    "behind them where there is one",
-                    in_file=" Leave it out",
-                )
-            raise ReadError(problem)
+        values = _values(frame.iloc[:, columns[2]], relation, dtype, place)
     both = (labels[0], labels[1])
     return labelled(
         codes[0], codes[1], values, both, relation.dims, relation.value, str(path), repeats
     )
+
+
+def _values(
+    given: pandas.Series, relation: Relation, dtype: np.dtype, place: Callable[[int], str]
+) -> np.ndarray:
+    """A column of values in their type (ReadError for what is none); `place` tells of a row."""
+    values, good = cast_values(_as_numbers(given), dtype)
+    if good.all():
+        return values
+    first = int(np.argmin(good))
+    found = given.iloc[first]
+    problem = (
+        f"{place(first)}: {expected_value(relation.value, dtype)}, found {shown(found)}"
+        f"{about_commas(str(found))}"
+    )
+    if isinstance(found, datetime.date | datetime.timedelta):
+        raise ReadError(
+            f"{problem}; the column {given.name!r} says when.",
+            option="columns",
+            advice=f" Say columns=({', '.join(relation.dims)}), and the {relation.value} behind "
+            "them where there is one",
+            in_file=" Leave it out",
+        )
+    raise ReadError(problem)

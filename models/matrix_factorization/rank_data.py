@@ -186,30 +186,21 @@ def arrange_ratings(
     position_of = Positions(items)
     generator = np.random.default_rng(np.random.SeedSequence(random_state, spawn_key=(shard.rank,)))
     row_bytes = 4 * padded_width(n_components)
-    n_users = n_trained if first_item else shard.rows.size
-    n_user_blocks = _n_blocks(n_users, USER_BLOCK_BYTES // row_bytes)
-    n_item_blocks = _n_blocks(n_trained, ITEM_BLOCK_BYTES // row_bytes)
+    n_rows = n_trained if first_item else shard.rows.size, n_trained
+    n_user_blocks = _n_blocks(n_rows[0], USER_BLOCK_BYTES // row_bytes)
+    n_item_blocks = _n_blocks(n_rows[1], ITEM_BLOCK_BYTES // row_bytes)
     n_blocks = n_user_blocks * n_item_blocks
     rows, columns = shard.row_index, shard.column_index
-    # of few bytes: they are as many as the ratings, which a rank holds besides
+    # of few bytes, as the keys: they are as many as the ratings, which a rank holds besides
     shuffled = generator.permutation(rows.size).astype(index_dtype(rows.size), copy=False)
-    key_dtype = index_dtype(schedule.n_sub_epochs * n_blocks)
-    if schedule.sub_epoch is None:
-        ends = np.arange(schedule.n_sub_epochs + 1) * rows.size // schedule.n_sub_epochs
-        key = np.empty(rows.size, key_dtype)
-        cells = np.arange(schedule.n_sub_epochs, dtype=key_dtype)
-        key[shuffled] = np.repeat(cells, np.diff(ends))
-    else:
-        sub_epoch = np.empty(n_trained, key_dtype)
-        sub_epoch[position_of(schedule.items)] = schedule.sub_epoch
-        key = sub_epoch[columns]
+    keys = _cells(columns, schedule, position_of, n_trained, n_blocks, shuffled)
     # from the cell to the cache block in place: a rank holds no more than it must
-    key *= n_user_blocks
-    key += _blocks(n_users, n_user_blocks, key_dtype)[rows]
-    key *= n_item_blocks
-    key += _blocks(n_trained, n_item_blocks, key_dtype)[columns]
-    order, pointer = counting_sort(key, schedule.n_sub_epochs * n_blocks, shuffled)
-    del key, shuffled
+    blocks = (rows, n_rows[0], n_user_blocks), (columns, n_rows[1], n_item_blocks)
+    for positions, n_of_side, n_of_blocks in blocks:
+        keys *= n_of_blocks
+        keys += _blocks(n_of_side, n_of_blocks, keys.dtype)[positions]
+    order, pointer = counting_sort(keys, schedule.n_sub_epochs * n_blocks, shuffled)
+    del keys, shuffled
     averages = tuple(
         None if part is None else Average(position_of(part[0]), part[1])
         for part in schedule.averages
@@ -268,11 +259,32 @@ class Positions:
         return self._order[np.searchsorted(self._sorted, wanted)]
 
 
+def _cells(
+    columns: np.ndarray,
+    schedule: RankSchedule,
+    position_of: Positions,
+    n_trained: int,
+    n_blocks: int,
+    shuffled: np.ndarray,
+) -> np.ndarray:
+    """The sub-epoch of each rating, in a type for the keys of all their blocks."""
+    dtype = index_dtype(schedule.n_sub_epochs * n_blocks)
+    if schedule.sub_epoch is None:
+        ends = np.arange(schedule.n_sub_epochs + 1) * columns.size // schedule.n_sub_epochs
+        cells = np.empty(columns.size, dtype)
+        each = np.arange(schedule.n_sub_epochs, dtype=dtype)
+        cells[shuffled] = np.repeat(each, np.diff(ends))
+        return cells
+    sub_epoch = np.empty(n_trained, dtype)
+    sub_epoch[position_of(schedule.items)] = schedule.sub_epoch
+    return sub_epoch[columns]
+
+
 def _n_blocks(n_rows: int, rows_per_block: int) -> int:
     return max(1, -(-n_rows // max(1, rows_per_block)))
 
 
-def _blocks(n_rows: int, n_blocks: int, dtype: type[np.signedinteger]) -> np.ndarray:
+def _blocks(n_rows: int, n_blocks: int, dtype: np.dtype) -> np.ndarray:
     """Cut rows into runs of about the same length: the block of each row."""
     return (np.arange(n_rows) * n_blocks // max(1, n_rows)).astype(dtype)
 

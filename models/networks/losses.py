@@ -112,8 +112,8 @@ class SoftmaxLoss(Loss):
         self, outputs: NDArray[Any], targets: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         best, powers = _powers(outputs)
-        losses, weights = np.empty(len(outputs), outputs.dtype), np.array(self.class_weights)
-        _to_gradient(powers, outputs, best, targets, weights.astype(outputs.dtype), losses)
+        losses, weights = np.empty(len(outputs), outputs.dtype), self.class_weights
+        _to_gradient(powers, outputs, best, targets, np.array(weights, outputs.dtype), losses)
         return losses, best == targets, powers
 
     def predicted(self, outputs: NDArray[Any]) -> NDArray[Any]:
