@@ -244,9 +244,10 @@ def partition_command(memory_limit: str | None, compare: bool, **options: Any) -
 def convert_command(data: str, target: Path, **options: Any) -> None:
     """Write DATA to TARGET, whose name tells the format: .hgr, .u or .graph, also with .gz.
 
-    DATA is what 'daskpart partition' takes. The result of the other partitioner comes back with
-    daskpart.Partition.from_file. With --to, TARGET is a folder, and gets a graph and its parts as
-    DGL, PyTorch Geometric or ParMETIS have them:
+    DATA is what 'daskpart partition' takes; a .graph of a square matrix is the graph of its
+    entries, and other files hold the nets of --model. The result of the other partitioner comes
+    back with daskpart.Partition.from_file. With --to, TARGET is a folder, and gets a graph and its
+    parts as DGL, PyTorch Geometric or ParMETIS have them:
 
     \b
       daskpart partition web.mtx --model column-net-self-loops --output web.parts

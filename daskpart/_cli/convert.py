@@ -7,7 +7,9 @@ from pathlib import Path
 
 from daskpart.data_models import build
 from daskpart.errors import InputError
+from daskpart.hypergraph import Hypergraph
 from daskpart.layouts import write_layout
+from daskpart.readers.detection import suffix_format
 
 from .files import check_target, place_for
 from .inputs import in_words, load_any, load_graph_matrix, load_parts
@@ -36,6 +38,14 @@ def run(
     check_target(target, source)
     data = load_any(source, format, model)
     say(in_words(data, source))
+    if model == "auto" and not isinstance(data, Hypergraph):
+        if suffix_format(str(target)) == "metis":
+            model = "graph"  # of a column-net whose nets are pairs it would be a graph of rows
+            if len(set(data.shape)) > 1:
+                told = " × ".join(map(str, data.shape))
+                raise InputError(
+                    f"{target.name} is to be a graph, and {source} is {told}: write .hgr or .u"
+                )
     built = build(data, model)
     built.hypergraph.write(place_for(target))
     graph = built.hypergraph

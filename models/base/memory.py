@@ -1,6 +1,7 @@
 """Whether the memory that a plan foresees is there, told before anything is computed.
 
     plan.memory() of all ranks ──► more than this process, or the workers together, may take? warn
+    … of the fullest rank      ──► more than any worker may take? warn
 
 A forecast, so a warning: what is foreseen may come out smaller, or a machine may swap. A process
 that takes more than there is may be killed, and then nothing tells why.
@@ -24,7 +25,7 @@ _ANYWHERE = 1 << 30  # bytes that any machine has: for less it takes no look, wh
 
 
 def warn_of_memory(memory: Mapping[str, NDArray[np.int64]], transport: str, client: Any) -> None:
-    """Warn where all ranks together will hold more than there is.
+    """Warn where all ranks together, or one of them, will hold more than there is.
 
     Parameters
     ----------
@@ -38,28 +39,41 @@ def warn_of_memory(memory: Mapping[str, NDArray[np.int64]], transport: str, clie
     -----
     DaskpartWarning
     """
-    held = {name: int(of_ranks.sum()) for name, of_ranks in memory.items()}
-    total = sum(held.values())
-    if total <= _ANYWHERE or total <= (there := memory_there(transport, client)):
+    of_ranks = np.sum([*memory.values()], axis=0)
+    total, fullest = int(of_ranks.sum()), int(of_ranks.max(initial=0))
+    if total <= _ANYWHERE:
         return
-    largest = max(held, key=lambda name: held[name])
+    limits = memory_limits(transport, client)
+    if total > sum(limits):
+        held = {name: int(each.sum()) for name, each in memory.items()}
+        largest = max(held, key=lambda name: held[name])
+        told = (
+            f"the ranks will hold about {bytes_words(total)} together, "
+            f"{bytes_words(held[largest])} of it {largest}, and may take {bytes_words(sum(limits))}"
+        )
+    elif fullest > max(limits):
+        told = (
+            f"rank {int(of_ranks.argmax())} will hold about {bytes_words(fullest)}, and no worker "
+            f"may take more than {bytes_words(max(limits))}"
+        )
+    else:
+        return
     warnings.warn(
-        f"the ranks will hold about {bytes_words(total)} together, {bytes_words(held[largest])} of "
-        f"it {largest}, and may take {bytes_words(there)}: the fit may be killed. Give it workers "
-        "with more memory, or a smaller model or less data (plan(…).report() tells what takes it)",
+        f"{told}: the fit may be killed. Give it workers with more memory, or a smaller model or "
+        "less data (plan(…).report() tells what takes it)",
         DaskpartWarning,
         stacklevel=4,
     )
 
 
-def memory_there(transport: str, client: Any) -> float:
-    """Bytes that all ranks together may take: of the workers, or of this process."""
+def memory_limits(transport: str, client: Any) -> list[float]:
+    """Bytes that each process with ranks may take: the workers, or this one."""
     found = client_for(transport, client)
     if found is None or transport == "local":
         from distributed.system import MEMORY_LIMIT  # of the control group, too
 
-        return float(MEMORY_LIMIT)
+        return [float(MEMORY_LIMIT)]
     from daskpart._floor.rank_tasks import known_workers
 
     limits = [worker["memory_limit"] for worker in known_workers(found).values()]
-    return float(sum(limit or np.inf for limit in limits))
+    return [float(limit or np.inf) for limit in limits]

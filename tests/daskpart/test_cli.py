@@ -312,6 +312,22 @@ def test_partition_takes_tensors_and_hypergraphs(tmp_path, capsys, run_cli):
     assert "nets with" in capsys.readouterr().out
 
 
+def test_a_metis_graph_of_edges_is_the_graph_itself(tmp_path, capsys, run_cli):
+    """Not the column-net, whose nets may all be pairs, and so edges of another graph."""
+    edges = tmp_path / "ring.edges"
+    edges.write_text("0 1\n1 2\n2 3\n3 0\n0 0\n")
+    assert run_cli("convert", edges, tmp_path / "ring.graph") == 0
+    found = daskpart.read(tmp_path / "ring.graph")
+    pairs = found.pins.reshape(-1, 2).tolist()
+    assert sorted(map(sorted, pairs)) == [[0, 1], [0, 3], [1, 2], [2, 3]]
+
+    (tmp_path / "tall.csv").write_text("a,x,1\nb,x,2\nc,y,1\n")
+    assert run_cli("convert", tmp_path / "tall.csv", tmp_path / "tall.graph") != 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert "tall.graph is to be a graph, and" in told and "is 3 × 2: write .hgr or .u" in told
+    assert not (tmp_path / "tall.graph").exists()
+
+
 @pytest.mark.parametrize("model", ["graph", "column-net-self-loops", "stochastic", "bipartite"])
 def test_partition_by_every_model_of_a_graph(tmp_path, model, run_cli):
     matrix = scipy.sparse.random_array((60, 60), density=0.05, rng=np.random.default_rng(0))
