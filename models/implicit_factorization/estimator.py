@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from daskpart._floor.blas import one_blas_thread
 from daskpart.containers.column_names import Columns
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import InputError
@@ -449,6 +450,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         return rows
 
 
+@one_blas_thread
 def _least_norm(events: Events, other: np.ndarray, rows: np.ndarray) -> None:
     """Put over `rows` the solutions of least norm without a regularization.
 

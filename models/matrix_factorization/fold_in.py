@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from daskpart._floor.blas import one_blas_thread
 from daskpart.models.optimisation.nonnegative import nonnegative_rows
 
 from .kernels.scoring import normal_equations, solve_equations
@@ -18,6 +19,7 @@ from .state import MFState
 _BLOCK_WORDS = 1 << 23  # float64 words of one block of equations: 64 MB
 
 
+@one_blas_thread
 def solve_rows(
     pointer: np.ndarray,
     columns: np.ndarray,

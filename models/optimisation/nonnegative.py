@@ -12,9 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from daskpart._floor.blas import one_blas_thread
+
 _SINGULAR = 1e-14  # of the largest eigenvalue, below which one is taken for 0
 
 
+@one_blas_thread  # of small matrices, for which several would only wait for each other
 def nonnegative_rows(
     systems: NDArray[np.float64], products: NDArray[np.float64]
 ) -> NDArray[np.float64]:
