@@ -93,12 +93,16 @@ class Chunk:
 
     @cached_property
     def comments(self) -> list[tuple[int, int]]:
-        """Where comments begin and end: from # or % to the line's end."""
+        """Where comments begin and end: from # or % to the line's end.
+
+        A % right behind a digit is none, as in 50%: that is no number, and a reader says so.
+        """
         if b"#" not in self.text and b"%" not in self.text:
             return []
         text, found, end = np.frombuffer(self.text, np.uint8), [], 0
         for start in np.flatnonzero((text == ord("#")) | (text == ord("%"))).tolist():
-            if start >= end:
+            is_percent = text[start] == ord("%") and self.text[start - 1 : start].isdigit()
+            if start >= end and not is_percent:
                 end = self.text.find(b"\n", start) % (len(text) + 1)  # -1: the text's end
                 found.append((start, end))
         return found

@@ -103,6 +103,8 @@ def test_a_bad_line_is_named(
         ("a.mtx", "1 1 3\n", "expected a Matrix Market file"),
         ("a.npz", "no zip", "not an archive that can be read"),
         ("ratings.csv", "user,item\nann,2\nbob,3,4\n", "line 3: expected 2 cells, found 3; put"),
+        ("ratings.csv", "1,1,50%\n2,1,30%\n", "line 1: expected a number, found '50%'"),
+        ("a.edges", "1 2 3\n2 1 4 % %\n1 2 50% %\n", "line 3: expected a number, found '50%'"),
         ("a.edges", "ann bob 1e-50\nbob cid 1\n", "float32 can hold, found 1e-50"),
         ("a.edges", "0 1 2e38\n1 0 1\n0 1 2e38\n", "sum to more than float32 can hold"),
         ("a.tns", "1 2 9e307\n1 2 9e307\n1 1 1\n1 2 9e307\n", "sum to more than float64 can hold"),
