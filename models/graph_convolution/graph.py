@@ -245,6 +245,7 @@ def _side(shape: tuple[int, ...]) -> int:
 
 
 def _array_columns(edges: NDArray[Any]) -> tuple[Any, Any, Any]:
+    refuse_masked(edges, "edges")
     if edges.ndim != 2 or edges.shape[1] not in (2, 3):
         raise InputError(
             f"the graph is a dense array of shape {edges.shape}; allowed is an edge list of shape "

@@ -51,7 +51,7 @@ monitor : {"loss", "score", "both"}, default="loss"
     GAT: then it waits for either, and the best epoch is the last at which neither was worse than
     ever before, and one of them better.
 symmetrize : bool, default=False
-    Whether an edge counts both ways.
+    Whether an edge counts both ways; where both are there, with the larger weight.
 first_product : {"auto", "kept", "each"}, default="auto"
     Whether Â X is made once a fit, so that the first layer sends nothing in an epoch, or in
     each. "auto": kept, unless X is sparse and the product would be much fuller, or mini-batches

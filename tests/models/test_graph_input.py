@@ -304,3 +304,9 @@ def test_masked_features_and_masks_are_not_unmasked():
     mask = np.ma.masked_array(np.ones(N, bool), mask=hidden)
     with pytest.raises(InputError, match="mask hold 3 masked"):
         fitted.score(features(), labels(), mask=mask)
+    with pytest.raises(InputError, match="sample weights hold 3 masked"):
+        fitted.score(features(), labels(), sample_weight=mask)
+    edges = np.ma.masked_array(np.array(graph().nonzero()).T, mask=False)
+    edges[0, 1] = np.ma.masked
+    with pytest.raises(InputError, match="edges hold 1 masked"):
+        model().fit(features(), labels(), graph=edges)
