@@ -238,6 +238,10 @@ class RankCommunicator(Communicator):
 
     # -- the interface ---
 
+    def close(self) -> None:
+        """Refused: whoever made the communicator closes it (InputError)."""
+        raise InputError("A text runs on this communicator: close it where it was made.")
+
     @property
     def counters(self) -> Counters:
         """Only the driver's communicator adds up what all ranks sent."""

@@ -151,6 +151,14 @@ def test_a_value_of_another_communicator_is_refused(make_communicator):
         communicator.settle(communicator.run(lambda c, v: c.map(np.array, v), other.values([1, 2])))
 
 
+def test_a_text_does_not_close_what_it_runs_on():
+    with threads.ThreadsCommunicator(2) as comm:
+        with pytest.raises(InputError, match="close it where it was made"):
+            comm.run(lambda c: c.close())
+        held = comm.run(lambda c, v: c.map(np.negative, v), comm.values([1, 2]))
+        assert comm.gather(held) == [-1, -2]
+
+
 def test_a_communicator_says_what_it_is():
     with LocalCommunicator(3) as comm:
         assert repr(comm) == "<LocalCommunicator of 3 ranks>"
