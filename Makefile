@@ -47,9 +47,9 @@ lint: $(FOR_TEST)  ## ruff: rules and format
 types: $(FOR_TEST)  ## mypy
 	$(BIN)/mypy
 
-# mypy on the core that Sphinx, page after page, leaves idle
+# mypy on the core that Sphinx, page after page, leaves idle; then what most tests would else compile
 types-and-docs: $(FOR_TEST)
-	@$(MAKE) --no-print-directory types & types=$$!; \
+	@{ $(MAKE) --no-print-directory types && $(BIN)/daskpart warm-up; } & types=$$!; \
 	$(MAKE) --no-print-directory docs; docs=$$?; wait $$types && exit $$docs
 
 unit: $(FOR_TEST)  ## pytest, the MPI batch script among the tests
