@@ -14,8 +14,12 @@ folder="${SLURM_SUBMIT_DIR:-$(dirname "${BASH_SOURCE[0]}")}"
 
 # work that is pinned to a worker that died fails after a minute, and not never
 export DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT=60s
-# nobody looks at a dashboard, for which Dask looks into each worker a hundred times a second
+# nobody looks at a dashboard, for which Dask looks into each worker a hundred times a second, and at
+# its own processes so often that each takes 3 % of a core
 export DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False
+export DASK_DISTRIBUTED__WORKER__MEMORY__MONITOR_INTERVAL=500ms
+export DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL=500ms
+export DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL=2s
 # one thread a rank, in the libraries below too
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 

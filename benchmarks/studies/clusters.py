@@ -24,12 +24,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from daskpart._cli.mpi import LESS_MONITORING
+
 _MARK = "measured: "
 _TIMEOUT = 1200  # seconds
-# of an MPI job; without the profiler of workers, as in those of the command line
+# of an MPI job, as in those of the command line
 _DASK = {
-    "DASK_LOGGING__DISTRIBUTED": "error",
-    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
+    "DASK_" + name.upper().replace(".", "__").replace("-", "_"): str(value)
+    for name, value in {"logging.distributed": "error", **LESS_MONITORING}.items()
 }
 _CAN_BIND = sys.platform == "linux"
 _ROOT = Path(__file__).parents[2]

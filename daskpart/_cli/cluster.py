@@ -27,7 +27,7 @@ import click
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
-from .mpi import ANY_PORT, WITHOUT_PROFILER, begin, stops_held_back
+from .mpi import ANY_PORT, LESS_MONITORING, begin, stops_held_back
 from .terminal import STOPS, MpiPlace, OneLineError, say, say_aside
 
 KINDS = ("none", "threads", "processes", "mpi")
@@ -152,13 +152,13 @@ async def _import(module: str, with_kernels: bool = False) -> None:
 
 
 def _configure_dask() -> None:
-    """Log errors only, leave out the profiler, and let work fail that is pinned to a lost worker.
+    """Log errors only, monitor less, and let work fail that is pinned to a lost worker.
 
     Dask's default for the latter is to wait for ever.
     """
     import dask
 
-    dask.config.set({"logging.distributed": "error", **WITHOUT_PROFILER})
+    dask.config.set({"logging.distributed": "error", **LESS_MONITORING})
     logging.getLogger("distributed").setLevel(logging.ERROR)
     setting = "distributed.scheduler.no-workers-timeout"
     if dask.config.get(setting, None) is None:

@@ -21,8 +21,14 @@ _BEGIN = -1
 _STOPS = (signal.SIGINT, *STOPS)
 _PAUSE_SECONDS = 5e-3
 ANY_PORT = ":0"  # without a dashboard too the scheduler serves its state, else on port 8787
-# it looks into every worker a hundred times a second, for a dashboard that is not there
-WITHOUT_PROFILER = {"distributed.worker.profile.enabled": False}
+# what Dask's processes look at for a dashboard that is not there: the profiler into every worker a
+# hundred times a second, each process at its event loop fifty times, at its memory ten times
+LESS_MONITORING = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.worker.memory.monitor-interval": "500ms",
+    "distributed.admin.tick.interval": "500ms",
+    "distributed.admin.system-monitor.interval": "2s",
+}
 
 
 def joins(place: MpiPlace) -> bool:
@@ -86,7 +92,7 @@ def initialize() -> None:
     import dask
     import dask_mpi
 
-    dask.config.set(WITHOUT_PROFILER)
+    dask.config.set(LESS_MONITORING)
     dask_mpi.initialize(nthreads=1, exit=False, dashboard=False, dashboard_address=ANY_PORT)
 
 
