@@ -15,7 +15,7 @@ folder="${SLURM_SUBMIT_DIR:-$(dirname "${BASH_SOURCE[0]}")}"
 # work that is pinned to a worker that died fails after a minute, and not never
 export DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT=60s
 # nobody looks at a dashboard, for which Dask looks into each worker a hundred times a second, and at
-# its own processes so often that each takes 3 % of a core
+# each of its own processes fifty times
 export DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False
 export DASK_DISTRIBUTED__WORKER__MEMORY__MONITOR_INTERVAL=500ms
 export DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL=500ms

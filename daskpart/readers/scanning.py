@@ -101,10 +101,10 @@ class Chunk:
             return []
         text, found, end = np.frombuffer(self.text, np.uint8), [], 0
         for start in np.flatnonzero((text == ord("#")) | (text == ord("%"))).tolist():
-            is_percent = text[start] == ord("%") and self.text[start - 1 : start].isdigit()
-            if start >= end and not is_percent:
-                end = self.text.find(b"\n", start) % (len(text) + 1)  # -1: the text's end
-                found.append((start, end))
+            if start < end or (self.text[start - 1 : start].isdigit() and text[start] == ord("%")):
+                continue
+            end = self.text.find(b"\n", start) % (len(text) + 1)  # -1: the text's end
+            found.append((start, end))
         return found
 
     @cached_property
