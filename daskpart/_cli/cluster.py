@@ -27,7 +27,7 @@ import click
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
-from .mpi import ANY_PORT, LESS_MONITORING, begin, stops_held_back
+from .mpi import ANY_PORT, begin, monitor_less, stops_held_back
 from .terminal import STOPS, MpiPlace, OneLineError, say, say_aside
 
 KINDS = ("none", "threads", "processes", "mpi")
@@ -158,7 +158,8 @@ def _configure_dask() -> None:
     """
     import dask
 
-    dask.config.set({"logging.distributed": "error", **LESS_MONITORING})
+    dask.config.set({"logging.distributed": "error"})
+    monitor_less()
     logging.getLogger("distributed").setLevel(logging.ERROR)
     setting = "distributed.scheduler.no-workers-timeout"
     if dask.config.get(setting, None) is None:

@@ -87,12 +87,23 @@ def _pass_over_stops() -> None:
         signal.signal(stop, signal.SIG_IGN)
 
 
+def monitor_less() -> None:
+    """`LESS_MONITORING`, but for what the user has set in a file of Dask's or the environment."""
+    import dask
+
+    chosen = dask.config.collect()
+    dask.config.set({
+        name: value
+        for name, value in LESS_MONITORING.items()
+        if dask.config.get(name, None, config=chosen) is None
+    })  # fmt: skip
+
+
 def initialize() -> None:
     """Start this process's part of the cluster; scheduler and workers return at its end."""
-    import dask
     import dask_mpi
 
-    dask.config.set(LESS_MONITORING)
+    monitor_less()
     dask_mpi.initialize(nthreads=1, exit=False, dashboard=False, dashboard_address=ANY_PORT)
 
 
