@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from daskpart._floor.blas import one_blas_thread
 
@@ -42,5 +41,7 @@ def nonnegative_rows(
     goals = inverse * np.einsum("...fg,...f->...g", vectors, products)
     roots = np.broadcast_to(roots, (len(products), *roots.shape[-2:]))
     most = 100 * products.shape[1]  # several times what any row has been seen to take
+    from scipy.optimize import nnls  # workers, few of which need it, start without
+
     found = [nnls(root, goal, maxiter=most)[0] for root, goal in zip(roots, goals, strict=True)]
     return np.array(found).reshape(products.shape)
