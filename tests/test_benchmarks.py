@@ -335,7 +335,7 @@ STUDIES = {
     "reference_cuts": ["--instance", "few"],
     "gcn_scaling": ["--graph", "few", "--parts", "2", "--parts", "8"],
     "linear_aggregation": [
-        "--ranks", "2", "--ranks", "4", "--size", "3000", "--samples", "400", "--batch", "20",
+        "--ranks", "2", "--size", "3000", "--samples", "400", "--batch", "20",
         "--train", "2",
     ],
     "mlp_topk": [

@@ -323,7 +323,7 @@ def test_a_signal_while_all_wait_for_the_client_ends_the_job(
         f"cli.main({[*arguments, '--out', str(tmp_path)]!r})\n"
     )
     done = subprocess.run(
-        [mpiexec, "-n", "5", sys.executable, "-c", code],
+        [mpiexec, "-n", "3", sys.executable, "-c", code],
         capture_output=True,
         text=True,
         timeout=100,
