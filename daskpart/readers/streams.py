@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import lzma
 import os
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ _COMPRESSIONS = {".gz": "gzip", ".xz": "xz", ".bz2": "bz2"}
 CHUNK_BYTES = 4 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_COMMENT_BEHIND = re.compile(r"^((?:[-+]?[\d.]+(?:[eE][-+]?\d+)? +){2,})[#%].*")  # 1 2 0.5 % x
 # how compressed files begin; `opened` has unpacked those whose names say it
 _PACKED = {
     b"\x1f\x8b": "packed by gzip, and its name does not say so: end it in .gz",
@@ -227,13 +229,19 @@ def refuse_no_text(path: str | os.PathLike[str], start: bytes) -> None:
 def numbered_lines(path: str | os.PathLike[str]) -> list[tuple[int, str]]:
     """The lines with content at the head of a text file, each with its number from 1.
 
-    Blank lines and comments (#, %) are left out. ReadError as `head`, and for what is no text.
+    Blank lines and comments (#, %) are left out, also those behind two numbers and more: behind
+    one, or in a table with commas, such a sign may begin a name. ReadError as `head`, and for what
+    is no text.
     """
     start = head(path)
     refuse_no_text(path, start)
     lines = enumerate(start.decode("utf-8", "replace").split("\n"), 1)
     stripped = ((number, line.strip()) for number, line in lines)
-    return [(number, line) for number, line in stripped if line and line[0] not in "#%"]
+    return [
+        (number, _COMMENT_BEHIND.sub(r"\1", line).rstrip())
+        for number, line in stripped
+        if line and line[0] not in "#%"
+    ]
 
 
 def first_lines(path: str | os.PathLike[str]) -> list[str]:

@@ -73,8 +73,10 @@ def test_tensors(folder: Path, data: st.DataObject, compression: str) -> None:
     shape = data.draw(st.tuples(*[st.integers(1, 60_000)] * order))
     where = st.tuples(*[st.integers(0, extent - 1) for extent in shape])
     cells = data.draw(st.dictionaries(where, FLOAT64, min_size=1, max_size=30))
+    behind = data.draw(st.sampled_from(["", " # of May, new", " %"]))
     lines = ["# a comment"] + [
-        " ".join(str(index + 1) for index in cell) + f" {value}" for cell, value in cells.items()
+        " ".join(str(index + 1) for index in cell) + f" {value}{behind}"
+        for cell, value in cells.items()
     ]
     path = write(folder / f"x.tns{compression}", lines)
     tensor = daskpart.read(path, shape=shape)
@@ -281,3 +283,12 @@ def test_a_graph_archive(folder: Path) -> None:
     assert graph["label"].values.tolist() == [1, 0, -1]
     assert graph["train"].values.tolist() == [False, True, False]
     assert "test" not in graph
+
+
+def test_comments_behind_numbers_are_no_columns(folder: Path) -> None:
+    """Also on the first line, which tells how many there are; a name may begin with such a sign."""
+    for name, format in (("x.edges", "edges"), ("x.data", "ratings")):
+        path = write(folder / name, ["1 2 3 % heard, 2026", "2 3 4", "3 1 5 # new"])
+        assert daskpart.read(path, format=format).data.data.tolist() == [3, 4, 5]
+    names = write(folder / "x.edges", ["5 #foo", "#bar 6"])
+    assert daskpart.read(names)["source"].values.tolist() == ["#bar", "#foo", "5", "6"]
