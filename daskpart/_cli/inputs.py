@@ -27,6 +27,8 @@ from daskpart.readers.detection import FORMATS, detect, separator_of, suffix_for
 from daskpart.readers.messages import about_commas, listed
 from daskpart.readers.streams import first_lines, location, opened, refuse_no_text
 
+from .terminal import say_aside
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -462,7 +464,18 @@ def _read_labels(path: str, extent: int, mode: str) -> np.ndarray:
     lines = lines_of(path)
     if len(lines) < extent:
         raise InputError(f"{path}: {len(lines)} lines, but {mode} has {extent} indices")
-    return np.array(lines[:extent])
+    return first_names(lines, extent, path)
+
+
+def first_names(lines: list[str], n: int, path: str) -> np.ndarray:
+    """As many as are needed; that there are more is told, as a heading would move all by one."""
+    left = sum(line.strip() != "" for line in lines[n:])
+    if left:
+        say_aside(
+            f"{path}: of {n + left:,} lines the first {n:,} are taken as names; if one of them is "
+            "a heading, remove it"
+        )
+    return np.array(lines[:n])
 
 
 def in_words(data: Cuttable, source: str) -> str:

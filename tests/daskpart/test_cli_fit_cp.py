@@ -260,6 +260,15 @@ def test_labels_that_end_early(tensor_file, tmp_path, capsys, run_cli):
     assert "2 lines, but mode_2 has 10 indices" in capsys.readouterr().err
 
 
+def test_labels_below_a_heading_are_told_of(tensor_file, tmp_path, capsys):
+    """It moves each label to the next index, which nothing else would show."""
+    headed = tmp_path / "headed.txt"
+    headed.write_text("tag\n" + "".join(f"tag{place}\n" for place in range(10)) + "\n")
+    tensor = load_tensor(str(tensor_file), None, None, [f"mode_2={headed}"])
+    assert tensor.labels["mode_2"][0] == "tag"
+    assert "of 11 lines the first 10 are taken as names" in capsys.readouterr().err
+
+
 def test_a_name_a_line_whatever_stands_in_it(tensor_file, tmp_path):
     """Text of other systems: a byte order mark, CRLF, what Python's splitlines takes for lines."""
     names = tmp_path / "names.txt"

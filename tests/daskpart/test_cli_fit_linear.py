@@ -43,10 +43,11 @@ def metrics_of(folder):
 ])  # fmt: skip
 def test_fit_writes_a_model_that_loads(sample_file, tmp_path, capsys, run_cli, name, kind, options):
     out, names = tmp_path / "out", tmp_path / "names.txt"
-    names.write_text("".join(f"word{i}\n" for i in range(30)))
+    names.write_text("".join(f"word{i}\n" for i in range(31)))
     arguments = (*SMALL, *options, "--names", names, "--out", out)
     assert run_cli("fit", name, sample_file, *arguments) == 0
-    told = capsys.readouterr().out
+    told, aside = capsys.readouterr()
+    assert "of 31 lines the first 30 are taken as names" in aside
     assert "180 samples of 30 features" in told and "20 held out" in told
     assert "of 30 are touched by more than one rank" in told
     beside = "answering their mean" if name == "linear" else "the most frequent class makes up"
