@@ -17,7 +17,9 @@ import sparse
 
 import daskpart
 
+from ._floor.kernels import why_not_kept
 from .collectives.stream import stream_of
+from .errors import InputError
 from .hypergraph import Hypergraph
 
 
@@ -28,7 +30,14 @@ def warm_up() -> float:
     -------
     float
         Seconds that it took; about one where the cache is warm already.
+
+    Raises
+    ------
+    InputError
+        Where nothing of it would be kept.
     """
+    if reason := why_not_kept():
+        raise InputError(f"kernels cannot be kept for later processes: {reason}")
     started = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of balance, of convergence: nobody uses the results

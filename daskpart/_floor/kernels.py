@@ -121,6 +121,21 @@ def keep_all(package: str) -> None:
                     keep(each)
 
 
+def why_not_kept(compiled: Any = None) -> str:
+    """Why the machine code of a kernel is not kept on disk, in words; empty where it is.
+
+    Parameters
+    ----------
+    compiled : Dispatcher, optional
+        One of `kernel`; without it any.
+    """
+    if isinstance((compiled or next(iter(_KERNELS)))._cache, _KernelCache):
+        return ""
+    if not _cache_is_wanted():
+        return "DASKPART_KERNEL_CACHE switches their cache off"
+    return "no folder for them can be written to; name one by NUMBA_CACHE_DIR"
+
+
 def _refuse_python(compiled: Any) -> None:
     """Have calls from Python raise: without a wrapper they would run into nothing and crash."""
 
@@ -288,8 +303,10 @@ class _Clock(event.Listener):
         if not self.told and self.seconds + now - self.begun > _SILENT_SECONDS:
             self.told = True
             if not _is_helper():  # a spawned process knows that after it has imported this
+                reason = why_not_kept(event.data["dispatcher"])
+                kept = f"for this process alone: {reason}" if reason else "once on this machine"
                 with contextlib.suppress(OSError):  # who read it may have gone: no reason to end
-                    print("daskpart: compiling kernels, once on this machine …", file=sys.stderr)
+                    print(f"daskpart: compiling kernels, {kept} …", file=sys.stderr)
 
     def on_end(self, event: Any) -> None:
         """It has been compiled, or has turned out not to compile."""

@@ -28,6 +28,13 @@ assert compile_seconds() == 0, compile_seconds()
 """
 
 
+def test_what_would_not_be_kept_is_not_compiled(monkeypatch, capsys, run_cli):
+    """It took minutes, and said "warm", where no folder can be written to."""
+    monkeypatch.setattr("daskpart._warm_up.why_not_kept", lambda: "the disk is full")
+    assert run_cli("warm-up") == 2
+    assert "cannot be kept for later processes: the disk is full" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)  # as long as both processes may take: an empty cache on a busy machine
 def test_nothing_is_left_to_compile():

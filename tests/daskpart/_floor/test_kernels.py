@@ -102,6 +102,10 @@ stats = is_sorted.stats
 print(*(sum(counts.values()) for counts in (stats.cache_hits, stats.cache_misses)))
 """
 HERE = "import kernels; print(kernels.used())"
+IMPATIENT = """
+from daskpart._floor import kernels
+kernels._SILENT_SECONDS = 0
+"""
 COMPILED, LOADED = "(10, 0, 1, True)", "(10, 1, 0, False)"
 
 
@@ -256,7 +260,7 @@ def test_a_kernel_is_compiled_anew_when_one_that_it_calls_changes(filled, before
 
 
 def test_a_folder_that_cannot_be_written_to_is_passed_over(workplace):
-    """The user's own folder is next; without any, all compile in memory."""
+    """The user's own folder is next; without any, all compile in memory, and say why."""
     (workplace.folder / "__pycache__").write_text("no folder")
     (workplace.folder / "no_folder").write_text("")
     environment = {
@@ -269,17 +273,15 @@ def test_a_folder_that_cannot_be_written_to_is_passed_over(workplace):
     assert len(list((workplace.folder / "mine").rglob("*.nbc"))) == 2
     assert LOADED in workplace.run(**environment, **mine).stdout
     nowhere = {"XDG_CACHE_HOME": str(workplace.folder / "no_folder" / "y")}
-    assert "(10, 0, 1, False)" in workplace.run(**environment, **nowhere).stdout
+    done = workplace.run(IMPATIENT + HERE, **environment, **nowhere)
+    assert "(10, 0, 1, False)" in done.stdout
+    assert "for this process alone" in done.stderr and "NUMBA_CACHE_DIR" in done.stderr
 
 
 def test_compiling_is_told_once_and_by_the_client_only(workplace):
-    impatient = """
-from daskpart._floor import kernels
-kernels._SILENT_SECONDS = 0
-"""
-    code = impatient + "import kernels; kernels.used(); kernels.used('int32')"
+    code = IMPATIENT + "import kernels; kernels.used(); kernels.used('int32')"
     assert workplace.run(code, PMI_RANK="0", DASKPART_KERNEL_CACHE="0").stderr == ""
-    spawned = f"""{impatient}
+    spawned = f"""{IMPATIENT}
 import kernels, multiprocessing
 if __name__ == "__main__":
     child = multiprocessing.get_context("spawn").Process(target=kernels.used)
@@ -289,10 +291,11 @@ if __name__ == "__main__":
 """
     done = workplace.run(spawned, DASKPART_KERNEL_CACHE="0")
     assert (done.stdout, done.stderr) == ("0\n", "")
-    assert workplace.run(code).stderr.count("compiling kernels") == 1
+    assert workplace.run(code).stderr == "daskpart: compiling kernels, once on this machine …\n"
     assert workplace.run(code).stderr == ""
     alone = workplace.run(code, PMI_RANK="0", PMI_SIZE="1", DASKPART_KERNEL_CACHE="0")
     assert alone.stderr.count("compiling kernels") == 1
+    assert "DASKPART_KERNEL_CACHE switches their cache off" in alone.stderr
 
 
 @kernel(internal=True)
