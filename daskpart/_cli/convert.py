@@ -15,6 +15,8 @@ from .files import check_target, place_for
 from .inputs import in_words, load_any, load_graph_matrix, load_parts
 from .terminal import say
 
+_WRITTEN = ("hgr", "patoh", "metis")
+
 
 def run(
     source: str,
@@ -33,8 +35,9 @@ def run(
         write_layout(matrix, parts, target, to)
         say(f"  {target}  {to}: {parts.n_vertices:,} vertices in {parts.n_parts} parts")
         return
-    if target.is_dir():
-        raise InputError(f"{target} is a folder: name a file that ends in .hgr, .u or .graph")
+    if target.is_dir() or suffix_format(str(target)) not in _WRITTEN:
+        what = "is a folder" if target.is_dir() else "tells no format that is written"
+        raise InputError(f"{target} {what}: name a file that ends in .hgr, .u or .graph")
     check_target(target, source)
     data = load_any(source, format, model)
     say(in_words(data, source))

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from daskpart._floor.archive import checked_suffix
 from daskpart._floor.atomic import check_writable
 from daskpart.errors import InputError
 from daskpart.partitions import Partition
@@ -71,6 +72,21 @@ def check_target(path: Path, source: str) -> None:
     if path.exists() and os.path.exists(read) and path.samefile(read):
         raise InputError(f"{path} is read, and would be overwritten: name another file")
     check_writable(path.parent)
+
+
+def check_plan(path: Path) -> None:
+    """Refuse, before anything is cut, a name that no plan has, or one that cannot be written.
+
+    Raises
+    ------
+    InputError
+        If it ends in another suffix than an archive.
+    OSError
+        Where nothing can be written.
+    """
+    checked_suffix(path)
+    if not path.exists():
+        check_writable(path.parent)
 
 
 def _local(source: str) -> str:

@@ -29,7 +29,7 @@ from daskpart._floor.tables import fixed
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
-from .files import check_out, say_files, text_file
+from .files import check_out, check_plan, say_files, text_file
 from .options import COUNT, Place, choice, is_typed, of_estimator, output, pictures
 from .terminal import (
     INTERRUPTED,
@@ -373,10 +373,8 @@ def _sources(job: _Job) -> Iterator[str]:
 
 
 def _check_output(job: _Job) -> None:
-    from daskpart._floor.archive import checked_suffix
-
     if job.plan is not None:
-        checked_suffix(job.plan)
+        check_plan(job.plan)
     if job.model_format == "zarr" and find_spec("zarr") is None:
         raise InputError("--model-format zarr needs: pip install 'daskpart[io]'")
     folders = [("model", "model.json", "no saved model")]

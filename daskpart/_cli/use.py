@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from daskpart._floor.atomic import replacing
+from daskpart._floor.atomic import check_writable, replacing
 from daskpart._floor.checks import needs_pyarrow
 from daskpart.errors import InputError, ReadError
 
@@ -60,9 +60,11 @@ def recommend(
 ) -> None:
     """Say or write the best items."""
     _check_name(out)
-    model = load_model(folder)
+    if out is not None:
+        check_writable(out.parent)
     if everybody == bool(users):
         raise InputError("say for whom: --user LABEL (may be repeated), or --all")
+    model = load_model(folder)
     if everybody:
         table = model.recommend_all(n, exclude_seen=not include_seen)
         if out is not None and out.suffix == ".parquet":

@@ -90,6 +90,7 @@ def test_version(capsys, run_cli):
         (("fit", "mf", "x", "--plan", ""), "'--plan': the path is empty: give a name"),
         (("partition", "x", "--output", ""), "'--output': the path is empty: give a name"),
         (("convert", "x", ""), "the path is empty: give a name"),
+        (("convert", "x", "x.mtx"), "name a file that ends in .hgr, .u or .graph"),
         (("fit", "mf", "x", "--ranks", "0"), "not in the range 1<=x<=65536"),
         (("fit", "mf", "x", "--test-fraction", "1"), "not in the range 0<=x<1"),
     ],
@@ -98,6 +99,24 @@ def test_what_cannot_be_used_is_one_line_and_exit_code_2(arguments, words, capsy
     assert run_cli(*arguments) == 2
     told = capsys.readouterr().err
     assert words in told and "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("fit", "mf", "python-source", "--plan", "file/plan.npz", "--out", "out"),
+        ("recommend", "absent", "--all", "--output", "file/top.csv"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_told_before_the_work(
+    arguments, capsys, tmp_path, monkeypatch, run_cli
+):
+    """A plan was cut first, for hours it may be, and lost."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("in the way")
+    assert run_cli(*arguments) == 1
+    told = capsys.readouterr()
+    assert told.out == "" and "nothing can be written to the folder file" in told.err
 
 
 def test_an_unwritable_folder_is_one_line_and_exit_code_1(rating_file, capsys, tmp_path, run_cli):
