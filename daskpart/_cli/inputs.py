@@ -24,7 +24,7 @@ from daskpart.partitions import Partition
 from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
 from daskpart.readers.detection import FORMATS, detect, separator_of, suffix_format
-from daskpart.readers.messages import about_commas, listed
+from daskpart.readers.messages import ABSENT, about_commas, listed
 from daskpart.readers.streams import first_lines, location, opened, refuse_no_text
 
 from .terminal import say_aside
@@ -48,7 +48,6 @@ _ADVICE = {
 }
 _OF_TABLES = f"{_COLUMNS}, --header and --text-ids"
 _TABLES = {".csv", ".tsv", ".parquet", ".pq"}
-_ABSENT = ("", "na", "n/a", "nan", "null", "none")  # numbers
 Cuttable: TypeAlias = LabelledMatrix | LabelledTensor | Hypergraph
 
 
@@ -336,7 +335,7 @@ def as_numbers(column: pd.Series) -> pd.Series:
     import pandas as pd
 
     text = column.str.strip()
-    absent = text.str.lower().isin(_ABSENT)
+    absent = text.str.lower().isin(ABSENT)
     numbers = pd.to_numeric(text.mask(absent), errors="coerce")
     changed = text.str.match(r"[+-]?0\d")
     if numbers.dtype.kind == "f":

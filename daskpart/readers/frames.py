@@ -25,7 +25,7 @@ from daskpart.errors import InputError, ReadError
 from .assembly import cast_values, expected_value, labelled, value_type
 from .detection import is_number, names_both_sides
 from .dialect import EDGES, RATINGS, Dialect, Relation, choose_columns
-from .messages import ABOUT_TEXT_IDS, about_commas, of_pandas, shown
+from .messages import ABOUT_TEXT_IDS, ABSENT, about_commas, of_pandas, shown
 from .scanning import LARGEST_ID
 from .streams import head, opened
 
@@ -327,4 +327,6 @@ def _values(
             "them where there is one",
             in_file=" Leave it out",
         )
+    if str(found).strip().lower() in (*ABSENT, "<na>"):
+        problem += "; leave out lines without one"
     raise ReadError(problem)

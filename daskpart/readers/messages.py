@@ -14,6 +14,7 @@ ABOUT_TEXT_IDS = {"option": "text_ids", "advice": "; if ids are text, say text_i
 _MOST_NAMES = 12
 _EMPTY_CELL = re.compile(r"(?:^|[,;\t])\s*(?:[,;\t]|$)")
 _OTHER_WIDTH = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
+ABSENT = ("", "na", "n/a", "nan", "null", "none")  # how tables write a number that is missing
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 

@@ -442,6 +442,10 @@ def test_text_ids_name_the_line_of_a_bad_rating(tmp_path: Path) -> None:
     path.write_text("user,item,rating\nann,x,5\nbob,y,inf\n")
     with pytest.raises(ReadError, match=r"line 3 .*: expected a finite rating .* found inf$"):
         daskpart.read(path)
+    for absent in ("", "NA"):
+        path.write_text(f"user,item,rating\nann,x,5\nbob,y,{absent}\n")
+        with pytest.raises(ReadError, match=f"found '{absent}'; leave out lines without one"):
+            daskpart.read(path)
     path.write_text("user,item,rating\nann,x,5\nbob,,4\n")
     with pytest.raises(ReadError, match=r"line 3 .*: no usable item id, found ''"):
         daskpart.read(path)
