@@ -81,11 +81,11 @@ class _CP(Model):
             told = "; ".join(f"{mode}: {', '.join(indices)}" for mode, indices in modes)
             weight = float(fit.model.weights_[component])
             lines.append(f"component {component}, weight {weight:,.4g}: {told}")
-        return lines
+        return [*lines, *_counted(fit)]
 
     def tables(self, fit: Fit) -> dict[str, tuple[pd.DataFrame, str]]:
         """The strongest indices."""
-        words = "the strongest indices of each component and mode"
+        words = "; ".join(["the strongest indices of each component and mode", *_counted(fit)])
         return {"components.csv": (_components(fit), words)}
 
     def draw(self, fit: Fit, album: Any) -> None:
@@ -132,6 +132,12 @@ def _held_out(fit: Fit) -> dict[str, float]:
 def _order(fit: Fit) -> list[int]:
     """Components by falling weight."""
     return np.argsort(-fit.model.weights_.to_numpy(), kind="stable").tolist()
+
+
+def _counted(fit: Fit) -> list[str]:
+    """How modes without labels are numbered: those of a .tns file begin at 1 as a rule."""
+    bare = [str(each.dims[0]) for each in fit.model.factors_ if each.dims[0] not in each.coords]
+    return [f"indices of {', '.join(bare)} are counted from 0"] if bare else []
 
 
 def _components(fit: Fit) -> pd.DataFrame:

@@ -17,6 +17,8 @@ from .fit import Data, Fit, Model
 from .options import SHARE, choice, number, refuse
 from .samples import READERS, SampleSet, check_samples, read_names, read_samples
 
+# those of a libsvm file begin at 1 as a rule, and the columns of coef_ at 0
+_COUNTED = "features are counted from 0"
 _TOP = 10  # coefficients of each output
 _DRAWN = 4  # outputs
 _BESIDE = 2  # in a row of pictures
@@ -172,7 +174,8 @@ class SampleModel(Model):
 
     def tables(self, fit: Fit) -> dict[str, tuple[pd.DataFrame, str]]:
         """The largest coefficients."""
-        return {"coefficients.csv": (_coefficients(fit, self.names), "the largest coefficients")}
+        words = f"the largest coefficients{f'; {_COUNTED}' if self.names is None else ''}"
+        return {"coefficients.csv": (_coefficients(fit, self.names), words)}
 
     def draw(self, fit: Fit, album: Any) -> None:
         """The loss over time, and the largest coefficients."""
@@ -223,6 +226,7 @@ class SampleModel(Model):
         return {
             "numbers": {words: found[key] for words, key in keys.items() if key in found},
             "coefficients": _coefficients(fit, self.names),
+            "counted": _COUNTED if self.names is None else "",
         }
 
 
@@ -291,8 +295,9 @@ def _draw_largest(
     from daskpart import plots
     from daskpart.plots.canvas import plain
 
+    dims = ("feature, from 0" if names is None else "feature", "output")
     coordinates = None if names is None else {"feature": names}
-    factor = xr.DataArray(values[:, None], dims=("feature", "output"), coords=coordinates)
+    factor = xr.DataArray(values[:, None], dims=dims, coords=coordinates)
     plots.loadings(factor, 0, n=_TOP, ax=ax).set_xlabel("coefficient")
     if output is not None:
         ax.set_title(f"output {plain(output)}")

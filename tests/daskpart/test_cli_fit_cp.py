@@ -143,6 +143,7 @@ def test_fit_writes_a_model_that_loads(tensor_file, words, tmp_path, capsys, run
     told = capsys.readouterr()
     assert "500 nonzeros in a tensor of 30 user × 20 place × 10 word" in told.out
     assert "; word: word" in told.out and "iteration 4/4  fit 0.0" in told.err
+    assert "\nindices of user, place are counted from 0\n" in told.out  # the file's begin at 1
     metrics = metrics_of(out)
     assert metrics["ended"] == "done" and metrics["iterations"] == 4
     assert metrics["communication"]["matches"] is True

@@ -56,22 +56,25 @@ def test_fit_writes_a_model_that_loads(sample_file, tmp_path, capsys, run_cli, n
     assert metrics["epochs"] == 4 and 0 <= metrics["test_score"] <= 1
     model = getattr(daskpart, kind).load(out / "model")
     assert metrics["nonzero_coefficients"] == np.count_nonzero(model.coef_)
-    assert "word" in (out / "coefficients.csv").read_text()
+    assert "word" in (out / "coefficients.csv").read_text() and "from 0" not in told
     pictures = {path.stem for path in out.glob("*.png")}
     over = {"density"} if name == "svm" else set()
     assert pictures == {"training", "coefficients", "traffic", "timeline"} | over
     assert (out / "report.html").read_text().count("data:image/png;base64,") == len(pictures)
 
 
-def test_classes_are_called_as_in_the_file(tmp_path, run_cli):
+def test_classes_are_called_as_in_the_file(tmp_path, capsys, run_cli):
     """Labels are read as floats, and no page says "output 0.0"."""
     file, out = tmp_path / "X.libsvm", tmp_path / "out"
     file.write_text("0 1:1\n1 2:1\n2 3:1\n" * 9)
     more = ("--test-fraction", 0.4, "--no-plots", "--out", out)
     assert run_cli("fit", "logistic", file, *SMALL, *more) == 0
+    assert "; features are counted from 0" in capsys.readouterr().out  # the file's begin at 1
     found = pd.read_csv(out / "coefficients.csv", dtype=str)
     assert found["output"].unique().tolist() == ["0", "1", "2"]
-    assert "<dt>test accuracy</dt>" in (out / "report.html").read_text()
+    assert found["feature"].max() == "2"
+    page = (out / "report.html").read_text()
+    assert "<dt>test accuracy</dt>" in page and "; features are counted from 0." in page
 
 
 def test_the_density_of_a_sum_over_ranks(sample_file, tmp_path, capsys, run_cli):
