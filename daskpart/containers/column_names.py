@@ -59,6 +59,10 @@ def _holds_dates(frame: Any) -> list[bool]:
     return [getattr(dtype, "kind", "O") == "M" for dtype in frame.dtypes]
 
 
+def _holds_numbers(frame: Any, place: int) -> bool:
+    return getattr(frame.dtypes.iloc[place], "kind", "O") in "biuf"
+
+
 def plain_word(name: object) -> str:
     """The name of a column in its plainest form: user-id, "User ID" and userId are userid."""
     return "".join(filter(str.isalnum, str(name).lower()))
@@ -108,7 +112,8 @@ def rating_columns(
     """Places of user, item and rating: given, by names that people use, or the first three columns.
 
     Where names tell user and item, the only other column is the rating if it stands behind both. A
-    fourth column may say when; it is not read. With `events` there may be no rating (None).
+    fourth column may say when; it is not read. With `events` there may be no rating (None), and a
+    column of text is none.
 
     Raises
     ------
@@ -119,12 +124,12 @@ def rating_columns(
     plain, found = _named_columns(frame, columns)
     if all(len(places) == 1 for places in found):
         return found[0][0], found[1][0], found[2][0]
-    if events and len(found[0]) == len(found[1]) == 1 and not found[2]:
-        return found[0][0], found[1][0], None
     if len(found[0]) == len(found[1]) == 1 and not found[2]:
         behind = column_behind(plain, found[0][0], found[1][0])
-        if behind is not None:
+        if behind is not None and not (events and not _holds_numbers(frame, behind)):
             return found[0][0], found[1][0], behind
+        if events:
+            return found[0][0], found[1][0], None
     times = len(names) > 2 and plain[-1] in TIMES
     nobody_said = all(each is None for each in columns) and in_their_order(found)
     if nobody_said and events and len(names) - times == 2:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import daskpart
 from daskpart.containers.column_names import pair_columns, rating_columns, time_column
 from daskpart.containers.coordinates import as_labels, stable_order
-from daskpart.containers.matrix import LabelledMatrix, as_matrix, from_triples
+from daskpart.containers.matrix import LabelledMatrix, as_matrix, frame_triples, from_triples
 from daskpart.errors import DaskpartWarning, InputError
 
 SHAPE = (13, 9)
@@ -185,6 +185,17 @@ def test_a_frame_and_a_file_know_the_same_names(tmp_path):
     frame = pd.DataFrame({"Stars": [4.0, 5.0], "User.ID": [7, 3], "item-id": [1, 2]})
     frame.to_csv(tmp_path / "x.csv", index=False)
     assert same(as_matrix(frame), as_matrix(daskpart.read(tmp_path / "x.csv")))
+
+
+@pytest.mark.parametrize("name", ["plays", "n"])
+def test_counts_behind_users_and_items_are_read_of_events_too(tmp_path, name):
+    """Of a frame each line counted 1, whatever stood there; of a file it was read."""
+    frame = pd.DataFrame({"user": [1, 1, 2], "item": [7, 8, 7], name: [9, 1, 50]})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    read = as_matrix(daskpart.read(tmp_path / "x.csv"))
+    assert frame_triples(frame, events=True)[2].tolist() == read.values.tolist() == [9, 1, 50]
+    for other in (frame.astype({name: str}), frame.assign(shop=3), frame[["user", "item"]]):
+        assert rating_columns(other, events=True) == (0, 1, None)
 
 
 @pytest.mark.parametrize("unit", ["datetime64[us]", "datetime64[ns, UTC]"])
