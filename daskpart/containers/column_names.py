@@ -24,6 +24,12 @@ COLUMN_NAMES = (
      "bookid", "isbn", "artist", "artistid", "track", "trackid"},
     {"rating", "ratings", "stars", "score", "overall"},
 )  # fmt: skip
+# where no column has one of those names; beside a rating a weight or a count says something else
+FURTHER_NAMES = (
+    {"userindex", "member"},
+    {"itemindex", "songid", "businessid", "jokeid", "animeid", "sku"},
+    {"weight", "value", "count", "bookrating", "plays", "clicks", "quantity", "qty"},
+)
 EDGE_COLUMN_NAMES = (
     {"source", "sourceid", "src", "from", "fromid", "fromnode", "fromnodeid", "u"},
     {"target", "targetid", "dst", "dest", "destination", "to", "toid", "tonode", "tonodeid", "v"},
@@ -87,10 +93,11 @@ def _named_columns(frame: Any, columns: Columns) -> tuple[list[str], list[list[i
     names, found = [*map(str, frame.columns)], []
     dated = zip(names, _holds_dates(frame), strict=True)
     plain = ["date" if is_time else plain_word(name) for name, is_time in dated]
-    for given, known in zip(columns, COLUMN_NAMES, strict=True):
+    for given, *known in zip(columns, COLUMN_NAMES, FURTHER_NAMES, strict=True):
         if given is None:
-            taken = [at for at, name in enumerate(plain) if name in known]
-            found.append([at for at in taken if names[at] not in columns])
+            places = ([at for at, name in enumerate(plain) if name in each] for each in known)
+            taken = ([at for at in each if names[at] not in columns] for each in places)
+            found.append(next(filter(None, taken), []))
         elif names.count(str(given)) == 1:
             found.append([names.index(str(given))])
         else:

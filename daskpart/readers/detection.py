@@ -16,7 +16,12 @@ from contextlib import suppress
 from os import PathLike
 from pathlib import PurePath
 
-from daskpart.containers.column_names import COLUMN_NAMES, EDGE_COLUMN_NAMES, plain_word
+from daskpart.containers.column_names import (
+    COLUMN_NAMES,
+    EDGE_COLUMN_NAMES,
+    FURTHER_NAMES,
+    plain_word,
+)
 from daskpart.errors import ReadError
 
 from .messages import listed
@@ -57,16 +62,7 @@ _MAGIC = {b"%%MatrixMarket": "mtx", b"PK\x03\x04": "npz", b"PAR1": "parquet"}
 
 # of files as they are shared, besides what a DataFrame is known by
 RATING_COLUMN_NAMES = tuple(
-    known | more
-    for known, more in zip(
-        COLUMN_NAMES,
-        (
-            {"userindex", "member"},
-            {"itemindex", "songid", "businessid", "jokeid", "animeid", "sku"},
-            {"weight", "value", "count", "bookrating", "plays", "clicks", "quantity", "qty"},
-        ),
-        strict=True,
-    )
+    known | further for known, further in zip(COLUMN_NAMES, FURTHER_NAMES, strict=True)
 )
 
 

@@ -187,7 +187,19 @@ def test_a_frame_and_a_file_know_the_same_names(tmp_path):
     assert same(as_matrix(frame), as_matrix(daskpart.read(tmp_path / "x.csv")))
 
 
-@pytest.mark.parametrize("name", ["plays", "n"])
+def test_counts_are_known_by_name_among_others_and_behind_ratings(tmp_path):
+    """Of events they counted 1 a line, whatever stood there, and with a price beside them too."""
+    frame = pd.DataFrame({"price": [2.0, 3.0], "Plays": [9, 4], "member": [7, 3], "sku": [1, 2]})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    read = as_matrix(daskpart.read(tmp_path / "x.csv"))
+    assert frame_triples(frame, events=True)[2].tolist() == [9, 4]
+    assert same(as_matrix(frame), read)
+    rated = frame.assign(stars=5)
+    assert rating_columns(rated) == rating_columns(rated, events=True) == (2, 3, 4)
+    assert rating_columns(rated, (None, None, "Plays")) == (2, 3, 1)
+
+
+@pytest.mark.parametrize("name", ["played", "n"])
 def test_counts_behind_users_and_items_are_read_of_events_too(tmp_path, name):
     """Of a frame each line counted 1, whatever stood there; of a file it was read."""
     frame = pd.DataFrame({"user": [1, 1, 2], "item": [7, 8, 7], name: [9, 1, 50]})
