@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, issparse
 
+from daskpart._floor.checks import refuse_masked
 from daskpart.containers.coordinates import is_a
 from daskpart.errors import InputError
 from daskpart.readers.detection import is_number
@@ -100,6 +101,59 @@ def refuse_times_as_targets(y: NDArray[Any]) -> None:
     """
     if y.dtype.kind in "mM":
         raise InputError(f"y holds times ({y.dtype}): give numbers, such as days")
+
+
+def checked_weights(sample_weight: Any, samples: Any) -> NDArray[np.float64]:
+    """A weight for each of some samples; None: all are 1.
+
+    Raises
+    ------
+    InputError
+        For masked values, times, another number of weights than samples, those below 0, NaN or
+        infinity, and where all are 0.
+    """
+    from sklearn.utils.validation import _check_sample_weight  # not for ranks
+
+    refuse_masked(sample_weight, "sample weights")
+    if getattr(getattr(sample_weight, "dtype", None), "kind", "") in ("m", "M"):
+        raise InputError(f"sample_weight holds times ({sample_weight.dtype}): give numbers")
+    try:
+        weights = _check_sample_weight(sample_weight, samples, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        words = str(error)
+        raise InputError(
+            f"sample_weight: {words}" if words.startswith("could not convert") else words
+        ) from error
+    negative = np.flatnonzero(weights < 0)
+    if len(negative):
+        raise InputError(
+            f"sample_weight[{negative[0]}] is {weights[negative[0]]}: weights are 0 or more"
+        )
+    return np.asarray(weights)
+
+
+def numbers_to_learn(y: Any) -> NDArray[np.float64]:
+    """Targets of a regression in float64.
+
+    Raises
+    ------
+    InputError
+        For times, and what else is no number.
+    """
+    found = np.asarray(y)
+    refuse_times_as_targets(found)
+    try:
+        return found.astype(np.float64, copy=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"y must hold numbers: {error}") from None
+
+
+def dense_targets(y: Any) -> Any:
+    """A sparse y as NumPy has it, a table of several targets, say; another as it is."""
+    if is_a(y, "sparse", "SparseArray"):
+        return y.todense()
+    toarray = getattr(y, "toarray", None)  # of scipy
+    return y if toarray is None else toarray()
 
 
 def scipy_rows(X: Any) -> Any:

@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils._set_output import _wrap_data_with_container
-from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
+from sklearn.utils.validation import _num_samples, validate_data
 
-from daskpart._floor.checks import finite_number, refuse_masked
+from daskpart._floor.checks import finite_number
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import COUNT, DistributedEstimator
 from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.plan import FitPlan, check_partitioner
-from daskpart.models.base.problem import canonical_rows, refuse_times, refused
+from daskpart.models.base.problem import canonical_rows, checked_weights, refuse_times, refused
 from daskpart.models.base.session import client_for
 from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
@@ -584,8 +584,7 @@ class GraphNetwork(DistributedEstimator):
         X, y, mask = map(frames_in_memory, (X, y, mask))
         outputs, vertices = self._outputs(X, graph, client)
         row_names, label_names = names_of_rows(X), names_of_rows(y)
-        refuse_masked(sample_weight, "sample weights")
-        weight = _check_sample_weight(sample_weight, targets.values, ensure_non_negative=True)
+        weight = checked_weights(sample_weight, targets.values)
         if graph is None and self.graph_ is None and row_names is None and label_names is not None:
             # as in a fit without a graph: nothing but y names the rows of X
             vertices = label_names if len(label_names) == len(outputs) else None

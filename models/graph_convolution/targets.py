@@ -20,7 +20,7 @@ from daskpart._floor.checks import as_array
 from daskpart.containers.coordinates import as_labels, is_a
 from daskpart.errors import InputError
 from daskpart.models.base.labels import sorting_labels, with_missing
-from daskpart.models.base.problem import refuse_times_as_targets
+from daskpart.models.base.problem import dense_targets, refuse_times_as_targets
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +72,7 @@ def _plain(y: Any) -> NDArray[Any]:
     if np.ma.isMaskedArray(y):
         masked, y = np.ma.getmaskarray(y), np.ma.getdata(y).astype(object)
         y[masked] = None
-    if hasattr(y, "toarray"):  # of scipy, as MultiLabelBinarizer gives it
-        y = y.toarray()
+    y = dense_targets(y)  # MultiLabelBinarizer gives a sparse one
     if hasattr(y, "to_numpy"):
         y = y.to_numpy()
     try:
@@ -87,6 +86,8 @@ def _plain(y: Any) -> NDArray[Any]:
         import pandas as pd
 
         found = np.where(pd.isna(found), np.nan, found)
+    if found.dtype == np.float16:  # of which pandas makes no index
+        found = found.astype(np.float32)
     if found.ndim == 2 and found.shape[1] == 1:
         from sklearn.utils.validation import column_or_1d
 
@@ -124,7 +125,9 @@ def class_targets(y: Any, classes: Any = None, *, to_judge: bool = False) -> Tar
         return _several(*_by_name(y, given, classes, "the classes are"))
     unknown = pd.isna(given)
     plain = (int, float, np.integer, np.floating)
-    if given.dtype.kind in "iuf" or all(isinstance(label, plain) for label in given[~unknown]):
+    if given.dtype.kind in "iuf" or (  # a duration of NumPy would pass for a whole number
+        given.dtype == object and all(isinstance(label, plain) for label in given[~unknown])
+    ):
         numbers = np.where(unknown, np.nan, given).astype(np.float64)
         whole = numbers[~unknown]
         if (whole != np.floor(whole)).any():

@@ -9,11 +9,10 @@ largest entries of each layer's gradient travel while the layer before is comput
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 from sklearn.metrics import r2_score
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import column_or_1d
@@ -133,7 +132,7 @@ class MLPClassifier(SampleClassifier, Perceptron):
                 "class_weight weighs samples by their class, and in a table a sample may have "
                 "several: leave it out, or give sample_weight"
             )
-        table = np.asarray(cast(Any, y).toarray() if issparse(y) else y, np.float64)
+        table = np.asarray(y, np.float64)
         strange = np.argwhere((table != 0) & (table != 1))
         if len(strange):
             row, column = strange[0].tolist()

@@ -20,7 +20,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from daskpart._floor.checks import refuse_masked
 from daskpart.collectives import PerRank
@@ -34,9 +34,11 @@ from daskpart.models.base.labels import sorting_labels
 from daskpart.models.base.plan import FitPlan
 from daskpart.models.base.problem import (
     canonical_rows,
+    checked_weights,
+    dense_targets,
     is_lazy,
+    numbers_to_learn,
     refuse_times,
-    refuse_times_as_targets,
     refused,
     scipy_rows,
 )
@@ -58,7 +60,6 @@ from .problem import (
     Samples,
     class_numbers,
     refuse_missing,
-    refuse_negative,
     weights_of,
 )
 from .rows import members_of_ranks
@@ -107,14 +108,15 @@ class SampleModel(DistributedEstimator):
     def _targets(self, y: Any, classes: Any) -> tuple[NDArray[np.float64], int, Any]:
         """Targets as numbers, number of outputs, classes."""
         if not is_classifier(self):
-            y = np.asarray(y)
-            refuse_times_as_targets(y)
-            y = y.astype(np.float64, copy=False)
+            y = numbers_to_learn(y)
             if y.ndim == 2 and y.shape[1] == 1:
                 y = column_or_1d(y, warn=True)
             return y, 1 if y.ndim == 1 else y.shape[1], None
         with sorting_labels(y):
-            check_classification_targets(y)
+            try:
+                check_classification_targets(y)
+            except ValueError as error:
+                raise InputError(str(error)) from error
             classes = np.unique(y) if classes is None else np.asarray(classes)
         return self._encode(y, classes), self._n_outputs(classes), classes
 
@@ -188,11 +190,11 @@ class SampleModel(DistributedEstimator):
             return self._file_samples(X, y, sample_weight, classes, reset, class_weights)
         if is_lazy(X):
             return self._lazy_samples(X, y, sample_weight, classes, reset, class_weights)
+        y = dense_targets(y)
         if is_classifier(self):
             refuse_missing(y)
         X = plain_rows(X)
         refuse_masked(y, "targets")
-        refuse_masked(sample_weight, "sample weights")
         try:
             X, y = validate_data(
                 self, X, y, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32],
@@ -200,7 +202,7 @@ class SampleModel(DistributedEstimator):
             )  # fmt: skip
         except ValueError as error:
             raise refused(error, X, y) from error
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        weight = checked_weights(sample_weight, X)
         target, n_outputs, classes = self._targets(y, classes)
         weight, class_weights = self._weights(weight, y, classes, class_weights)
         return Samples(canonical_rows(X), target, n_outputs, weight, classes, class_weights)
@@ -209,7 +211,6 @@ class SampleModel(DistributedEstimator):
         self, sample_weight: NDArray[np.float64], y: Any, classes: Any, class_weights: Any
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Weights of the samples and of the classes, which are counted where they are not given."""
-        refuse_negative(sample_weight)
         asked = getattr(self, "class_weight", None)
         if class_weights is None and asked is not None:
             places = np.searchsorted(classes, y)
@@ -257,12 +258,12 @@ class SampleModel(DistributedEstimator):
             if names is not None:
                 self.feature_names_in_ = names
         n_samples = rows.shape[0]
-        y = whole_vector(y, n_samples, "y", columns=self._several_targets)
+        y = whole_vector(dense_targets(y), n_samples, "y", columns=self._several_targets)
         if is_classifier(self):
             refuse_missing(y)
-        weight = np.ones(n_samples)
         if sample_weight is not None:
-            weight = whole_vector(sample_weight, n_samples, "sample_weight").astype(np.float64)
+            sample_weight = whole_vector(sample_weight, n_samples, "sample_weight")
+        weight = checked_weights(sample_weight, y)
         target, n_outputs, classes = self._targets(y, classes)
         weight, class_weights = self._weights(weight, y, classes, class_weights)
         return LazySamples(rows, target, n_outputs, weight, classes, class_weights, names)
@@ -369,7 +370,8 @@ class SampleModel(DistributedEstimator):
             if y is None:
                 raise InputError("y is None: a score needs targets beside X, unless X is a file")
             weight = in_memory(sample_weight, "sample weights")
-            return in_memory(self.predict(X), "predictions"), in_memory(y, "targets"), weight
+            found = in_memory(self.predict(X), "predictions")
+            return found, dense_targets(in_memory(y, "targets")), weight
         if y is not None:
             raise InputError("a file has its own targets: give X alone, with y=None")
         found, labels = self._answers_of_file(X, "predict")

@@ -229,15 +229,6 @@ def refuse_missing(y: Any) -> None:
         )
 
 
-def refuse_negative(sample_weight: NDArray[Any]) -> None:
-    """Refuse weights below 0 (InputError)."""
-    negative = np.flatnonzero(~(sample_weight >= 0))
-    if len(negative):
-        raise InputError(
-            f"sample_weight[{negative[0]}] is {sample_weight[negative[0]]}: weights are 0 or more"
-        )
-
-
 def weights_of(
     sample_weight: NDArray[Any], class_weights: NDArray[Any] | None, y: Any, classes: Any
 ) -> NDArray[Any]:

@@ -310,3 +310,33 @@ def test_masked_features_and_masks_are_not_unmasked():
     edges[0, 1] = np.ma.masked
     with pytest.raises(InputError, match="edges hold 1 masked"):
         model().fit(features(), labels(), graph=edges)
+
+
+def test_weights_of_a_score_that_cannot_be_are_refused():
+    fitted = model(max_iter=1).fit(features(), labels(), graph=graph())
+    for weight, words in (
+        (np.zeros(N), "non-zero"),
+        (np.ones(3), r"\(3,\)"),
+        (np.full(N, np.nan), "NaN"),
+        (np.arange(N) - 1.0, r"sample_weight\[0\] is -1"),
+        (np.arange(N).astype("m8[s]"), "sample_weight holds times"),
+    ):
+        with pytest.raises(InputError, match=words):
+            fitted.score(features(), labels(), sample_weight=weight)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        sparse.COO.from_numpy,
+        lambda y: y.astype(np.float16),
+        lambda y: y.astype("m8[s]"),
+    ],
+)
+def test_labels_of_odd_containers_and_dtypes_are_learnt_and_judged_by(kind):
+    y = np.arange(N) % 3
+    expected = model(max_iter=1).fit(features(), y, graph=graph())
+    fitted = model(max_iter=1).fit(features(), kind(y), graph=graph())
+    for one, other in zip(weights_of(fitted), weights_of(expected), strict=True):
+        assert np.array_equal(one, other)
+    assert fitted.score(features(), kind(y)) == expected.score(features(), y)

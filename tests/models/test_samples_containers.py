@@ -80,3 +80,62 @@ def test_values_that_are_not_stored_are_0(fill):
         model.fit(X, y)
     with pytest.raises(InputError, match="sparse array with fill value"):
         model.fit(np.eye(4, 2), y).predict(X)
+
+
+@settings(max_examples=2, deadline=None)
+@given(seed=st.integers(0, 1 << 20), n_targets=st.integers(1, 3))
+def test_sparse_targets_are_the_dense_ones(seed, n_targets):
+    random = np.random.default_rng(seed)
+    rows, table = random.normal(size=(8, 3)), np.eye(3)[random.integers(0, 3, 8)][:, :n_targets]
+    table[:2] = [[0], [1]]
+    chunks = dask.array.from_array(rows, chunks=(3, -1))
+    kinds = [sparse.COO.from_numpy, sparse.GCXS.from_numpy, scipy.sparse.coo_array]
+    y = table
+    if n_targets == 1:
+        y, kinds = table[:, 0], kinds[:2]  # scipy has tables
+    for model in (LinearRegression(alpha=1, n_ranks=2, transport="local"), MODELS["mlp"]):
+        expected, score = learnt(model, rows, y), model.score(rows, y)
+        for kind in kinds:
+            for X in (rows, chunks):
+                for one, other in zip(learnt(model, X, kind(y)), expected, strict=True):
+                    assert np.array_equal(one, other)
+            assert model.score(rows, kind(y)) == score
+
+
+@pytest.mark.parametrize(
+    ("weight", "words"),
+    [
+        (np.zeros(8), "non-zero"),
+        (np.ones(7), r"\(7,\)"),
+        (np.ones((8, 2)), r"2D array|\(8, 2\)"),
+        (np.full(8, np.nan), "NaN"),
+        (np.full(8, np.inf), "infinity|inf"),
+        (np.arange(8) - 1.0, r"sample_weight\[0\] is -1"),
+        (["heavy"] * 8, "sample_weight: could not convert"),
+        (np.arange(8).astype("M8[D]"), "sample_weight holds times"),
+        (np.ones(8) + 1j, "omplex"),
+    ],
+)
+def test_weights_that_cannot_be_are_told_alike_of_rows_here_and_of_chunks(weight, words):
+    rows, y = np.arange(8.0)[:, None], np.arange(8) % 2
+    for X in (rows, dask.array.from_array(rows, chunks=(3, -1))):
+        for model in (MODELS["lbfgs"], MODELS["huber"]):
+            with pytest.raises(InputError, match=words):
+                model.fit(X, y, weight)
+
+
+@pytest.mark.parametrize(
+    ("name", "y", "words"),
+    [
+        ("huber", ["low", "high"] * 4, "y must hold numbers: could not convert .*'low'"),
+        ("huber", np.array([b"1"] * 7 + [b"x"]), "y must hold numbers"),
+        ("huber", [frozenset()] * 8, "y must hold numbers"),
+        ("lbfgs", np.linspace(0, 1, 8), "Unknown label type: continuous"),
+        ("mlp", np.linspace(0, 1, 8), "Unknown label type: continuous"),
+    ],
+)
+def test_targets_that_cannot_be_learnt_are_told_alike_of_rows_here_and_of_chunks(name, y, words):
+    rows = np.arange(8.0)[:, None]
+    for X in (rows, dask.array.from_array(rows, chunks=(3, -1))):
+        with pytest.raises(InputError, match=words):
+            MODELS[name].fit(X, y)
