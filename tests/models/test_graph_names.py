@@ -453,3 +453,26 @@ def test_large_names_of_two_types_stay_apart():
     fitted = daskpart.GCNClassifier(max_iter=1, n_ranks=1).fit(X, y, graph=edges)
     rows, columns = fitted.graph_.nonzero()
     assert rows.tolist() == [0, 1, 2, 3] and columns.tolist() == [4, 5, 6, 7]
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        np.array([5, 2, 9, 1]),
+        np.array([1.5, 0.5, 2.5, 3.5], np.float32),
+        np.arange(4).astype("M8[D]")[::-1],
+        [*pd.to_timedelta(np.arange(4), "h")],
+        [*pd.date_range("2024", periods=4)[::-1]],
+    ],
+)
+def test_a_model_of_nodes_of_numpy_and_pandas_is_saved_with_their_names(nodes, tmp_path):
+    """Nodes of networkx are what NumPy's arrays gave, number by number, or pandas' times."""
+    networkx = pytest.importorskip("networkx")
+    nodes = list(nodes)
+    ring = networkx.DiGraph(zip(nodes, [*nodes[1:], nodes[0]], strict=True))
+    y = pd.Series([0, 1, 0, 1], index=nodes)
+    fitted = daskpart.GCNClassifier(2, n_ranks=1, max_iter=1).fit(None, y, graph=ring)
+    fitted.save(tmp_path / "model")
+    loaded = daskpart.GCNClassifier.load(tmp_path / "model")
+    pd.testing.assert_series_equal(loaded.predict(None), fitted.predict(None))
+    assert loaded.score(None, y) == fitted.score(None, y)
