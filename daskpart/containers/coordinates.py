@@ -249,14 +249,20 @@ def refuse_fill_value(array: Any) -> None:
 
 
 def as_labels(labels: Any) -> npt.NDArray[Any]:
-    """Labels as an array: text as numpy's own text.
+    """Labels as an array: text as numpy's own text, objects of one kind of number or time as such.
 
     NumPy makes every text as wide as the longest, and drops zeros at its end; text that would
     suffer from it stays as Python's.
     """
     array = np.asarray(labels)
-    if array.dtype.kind not in "OT" or not all(isinstance(label, str) for label in array):
+    if array.dtype.kind not in "OT":
         return array
+    if not all(isinstance(label, str) for label in array):
+        if len({type(label) for label in array}) > 1:
+            return array  # a common kind might round one of them to another
+        import pandas
+
+        return pandas.Series(array).infer_objects().to_numpy()
     lengths = [len(label) for label in array]
     is_wide = max(lengths, default=0) * len(array) > _MOST_PADDING * sum(lengths) + _FEW_CHARACTERS
     if is_wide or any(label.endswith("\0") for label in array):

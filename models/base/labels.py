@@ -245,7 +245,7 @@ def pack_labels(
         return {name: labels}, {"kind": "numbers"}
     if kind in "mM":
         return {name: labels.view(np.int64)}, {"kind": "dates", "dtype": labels.dtype.str}
-    objects = labels.astype(object)
+    objects = _object_array([_of_python(label) for label in labels.astype(object)])
     if all(type(label) is str for label in objects):
         pieces = [label.encode("utf-8", "surrogatepass") for label in objects]
         dtype = labels.dtype.str if kind == "U" else "O"
@@ -265,6 +265,12 @@ def pack_labels(
     ends = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
     text = np.frombuffer(b"".join(pieces), dtype=np.uint8)
     return {f"{name}_text": text, f"{name}_ends": ends}, description
+
+
+def _of_python(label: Any) -> Any:
+    """A number or text of NumPy as Python's, equal to it; any other label as it is."""
+    is_plain = isinstance(label, np.generic) and label.dtype.kind in "iufbU"
+    return label.item() if is_plain else label
 
 
 def _pack_times(

@@ -179,9 +179,8 @@ def _edges(
             _refuse_weights(graph)
             raise
         plain = nodes == list(range(len(nodes))) and nodes == list(graph.nodes)
-        # dates and numbers of NumPy in an array of their own kind, as edges of a table have them
-        labels = pd.Series(nodes, dtype=object).infer_objects().to_numpy()
-        return *matrix.coords, matrix.data, len(nodes), None if plain else as_labels(labels)
+        labels = None if plain else as_labels(pd.Series(nodes, dtype=object).to_numpy())
+        return *matrix.coords, matrix.data, len(nodes), labels
     if is_a(graph, "pandas", "DataFrame"):
         return _edge_list(*_frame_columns(graph), n, names, labelled)
     if is_a(graph, "xarray", "DataArray"):

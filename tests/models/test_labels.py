@@ -86,6 +86,27 @@ def test_single_labels_are_found_whatever_holds_them(labels):
         assert index.positions(asked).tolist() == [*range(len(labels))]
 
 
+@given(
+    st.lists(
+        st.one_of(
+            st.text(max_size=3),
+            st.integers(-(2**63), 2**63 - 1).map(np.int64),
+            st.floats(allow_nan=False, width=32).map(np.float32),
+            st.text(max_size=3).map(np.str_),
+            st.booleans().map(np.bool_),
+        ),
+        min_size=1,
+    )
+)
+def test_scalars_of_numpy_are_kept_as_the_numbers_and_texts_that_they_are(given_labels):
+    labels = np.empty(len(given_labels), object)
+    labels[:] = given_labels
+    arrays, description = pack_labels(labels, "user")
+    found = unpack_labels(arrays, "user", json.loads(json.dumps(description)))
+    assert found.tolist() == labels.tolist()
+    assert [hash(label) for label in found] == [hash(label) for label in labels]
+
+
 def test_labels_of_other_types_are_refused():
     zones = pd.Timestamp("2020", tz="UTC"), pd.Timestamp("2020", tz="Europe/Berlin")
     for strange in ((1, 2), b"a"), zones, (date(2020, 1, 1), "x"):

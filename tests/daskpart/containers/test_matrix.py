@@ -397,6 +397,29 @@ def test_labels_that_numpy_would_pad_or_cut_stay_as_they_are():
     assert long.nbytes < 100 * n and long[-1] == "x" * 100_000
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([5, 2, 9]),
+        np.array([2**64 - 1, 0], np.uint64),
+        np.array([0.5, 1.5], np.float32),
+        np.array(["2020-01-02", "1970-01-01"], "M8[s]"),
+        np.array([True, False]),
+    ],
+)
+def test_objects_of_one_kind_of_number_or_time_are_labels_of_that_kind(labels):
+    objects = np.empty(len(labels), object)
+    objects[:] = list(labels)  # scalars of NumPy, as a row of a mixed table or a node of a graph
+    found = as_labels(objects)
+    assert found.dtype == labels.dtype and np.array_equal(found, labels)
+
+
+def test_objects_of_several_kinds_stay_what_they_are():
+    """2**60 and 2**60 + 1 are one float64."""
+    labels = np.array([2**60, 2**60 + 1, 0.5], object)
+    assert as_labels(labels).tolist() == labels.tolist() and as_labels(labels).dtype == object
+
+
 def test_categories_that_do_not_occur_are_no_users():
     kinds = {"who": pd.CategoricalDtype([*"zyxba"]), "what": pd.CategoricalDtype([3, 2, 1])}
     matrix = as_matrix(TABLE.astype(kinds).query("who != 'a'"))
