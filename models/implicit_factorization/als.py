@@ -151,7 +151,11 @@ class Events:
     @cached_property
     def large(self) -> NDArray[np.intp]:
         """Rows with an event from `LARGE` on."""
-        at = np.flatnonzero(self.weights >= LARGE)
+        return self.rows_from(LARGE)
+
+    def rows_from(self, weight: float) -> NDArray[np.intp]:
+        """Rows with an event of this weight or a larger one."""
+        at = np.flatnonzero(self.weights >= weight)
         return np.unique(np.searchsorted(self.pointer, at, side="right") - 1)
 
     def of_rows(self, rows: NDArray[np.intp]) -> Events:

@@ -16,6 +16,7 @@ Optimization" (2021) for the subspace solver.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -44,6 +45,7 @@ from daskpart.models.matrix_factorization.recommending import (
     ndcg_of_events,
     seen_pattern,
 )
+from daskpart.models.optimisation.nonnegative import nonnegative_rows
 from daskpart.partitions import Partition
 
 from .als import SWEEPS, Events, Solve
@@ -54,6 +56,7 @@ from .state import ImplicitState
 from .text import ImplicitText
 
 _EXACT_SWEEPS = 5000  # of coordinate descent from 0, at most: no other iteration moves these rows
+_STEEP = 2.0**12  # α · count from which so many may be too few, and active sets are exact
 _SINGULAR = 1e-10  # of the largest eigenvalue, below which one is taken for 0
 
 
@@ -430,6 +433,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
     def _as_fitted(self) -> Self:
         return as_fitted(self, "alpha", "regularization", "frequency_exponent", "nonnegative")
 
+    @one_blas_thread
     def _exact_rows(
         self, pointer: np.ndarray, columns: np.ndarray, values: np.ndarray, other: np.ndarray
     ) -> np.ndarray:
@@ -447,19 +451,29 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         gram_of(other, len(other), gram)
         n_sweeps = _EXACT_SWEEPS if self.nonnegative else 0
         replace(self._solving(), solver="cholesky", n_sweeps=n_sweeps)(events, other, gram, rows)
+        steep = events.rows_from(_STEEP) if self.nonnegative else np.empty(0, np.intp)
+        ridge = self.regularization * np.diff(events.pointer) ** self.frequency_exponent
+        for row, left, right in _systems(events, steep, other.astype(np.float64)):
+            left += ridge[row] * np.eye(len(left))
+            rows[row] = nonnegative_rows(left[None], right[None])[0]
         return rows
 
 
-@one_blas_thread
 def _least_norm(events: Events, other: np.ndarray, rows: np.ndarray) -> None:
     """Put over `rows` the solutions of least norm without a regularization.
 
     All in float64: the rounding of float32 would pass for a direction of its own.
     """
-    gram, pointer = other.T @ other, events.pointer
-    for row in np.flatnonzero(np.diff(pointer)):
-        own = slice(pointer[row], pointer[row + 1])
-        read, weights = other[events.columns[own]], events.weights[own]
-        left = gram + read.T @ (weights[:, None] * read)
-        inverse = np.linalg.pinv(left, rcond=_SINGULAR, hermitian=True)
-        rows[row] = inverse @ (read.T @ (1.0 + weights))
+    for row, left, right in _systems(events, np.flatnonzero(np.diff(events.pointer)), other):
+        rows[row] = np.linalg.pinv(left, rcond=_SINGULAR, hermitian=True) @ right
+
+
+def _systems(
+    events: Events, rows: np.ndarray, other: np.ndarray
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Some rows, each with its matrix and right side in float64; no regularization."""
+    gram = other.T @ other
+    for row in rows.tolist():
+        own = slice(*events.pointer[row : row + 2])
+        read, weights = other[events.columns[own]], events.weights[own].astype(np.float64)
+        yield row, gram + read.T @ (weights[:, None] * read), read.T @ (1 + weights)

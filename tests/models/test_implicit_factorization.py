@@ -213,9 +213,11 @@ def test_new_users_are_solved_as_those_of_the_fit():
     assert not seen & set(zip(new["user"], new["item"], strict=True))
 
 
-def test_nonnegative_rows_of_new_users_are_exact():
-    """Components that are much alike take coordinate descent many sweeps."""
+@pytest.mark.parametrize("most", [5, 1e4, 1e7])
+def test_nonnegative_rows_of_new_users_are_exact(most):
+    """Components that are much alike, or counts far apart, take coordinate descent many sweeps."""
     X, random = counts(), np.random.default_rng(0)
+    X.data = np.exp(random.uniform(0, np.log(most), X.nnz)).round()
     fitted = model(solver="cholesky", nonnegative=True, max_iter=1).fit(X)
     H = random.random((40, 1)) + 0.6 * random.random((40, 5))
     fitted.state_.item_factors[:] = H
@@ -225,6 +227,8 @@ def test_nonnegative_rows_of_new_users_are_exact():
         system = np.vstack((root[:, None] * H, 0.1 * np.eye(5)))  # the square of 0.1 is λ
         best, _ = scipy.optimize.nnls(system, np.append(root * (user > 0), np.zeros(5)))
         np.testing.assert_allclose(row, best, atol=5e-4)
+        excess = np.linalg.norm(system @ (row - best))
+        assert excess <= 1e-4 * np.linalg.norm(root * (user > 0))
 
 
 @pytest.mark.parametrize("options", [{"alpha": 3.0}, {"solver": "cholesky", "nonnegative": True}])
