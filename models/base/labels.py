@@ -236,7 +236,7 @@ def pack_labels(
     Raises
     ------
     InputError
-        For labels that are neither text, numbers, dates, periods nor intervals.
+        For labels that are neither text, numbers, dates, periods, intervals nor tuples.
     """
     if labels is None:
         return {}, None
@@ -250,17 +250,18 @@ def pack_labels(
         pieces = [label.encode("utf-8", "surrogatepass") for label in objects]
         dtype = labels.dtype.str if kind == "U" else "O"
         description = {"kind": "text", "dtype": dtype}
-    elif all(type(label) in (str, int, float, bool) for label in objects):
+    elif all(map(_is_plain, objects)):
         pieces = [json.dumps(label).encode() for label in objects]
         description = {"kind": "mixed"}
     else:
         packed = _pack_times(objects, name, what)
         if packed is not None:
             return packed
-        strange = next(x for x in objects if type(x) not in (str, int, float, bool))
+        strange = next(label for label in objects if not _is_plain(label))
         raise InputError(
-            f"labels can be saved when they are text, numbers, dates, periods or intervals; "
-            f"{what or name} hold {strange!r} of type {type(strange).__name__}."
+            "labels can be saved when they are tuples of text and numbers, or text, numbers, "
+            f"dates, periods or intervals; {what or name} hold {strange!r} of type "
+            f"{type(strange).__name__}."
         )
     ends = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
     text = np.frombuffer(b"".join(pieces), dtype=np.uint8)
@@ -269,8 +270,21 @@ def pack_labels(
 
 def _of_python(label: Any) -> Any:
     """A number or text of NumPy as Python's, equal to it; any other label as it is."""
-    is_plain = isinstance(label, np.generic) and label.dtype.kind in "iufbU"
-    return label.item() if is_plain else label
+    if type(label) is tuple:
+        return tuple(map(_of_python, label))
+    is_numpy = isinstance(label, np.generic) and label.dtype.kind in "iufbU"
+    return label.item() if is_numpy else label
+
+
+def _is_plain(label: Any) -> bool:
+    """Whether JSON has it; a tuple, as nodes of a grid are, as a list."""
+    if type(label) is tuple:
+        return all(map(_is_plain, label))
+    return type(label) in (str, int, float, bool)
+
+
+def _with_tuples(value: Any) -> Any:
+    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
 
 
 def _pack_times(
@@ -316,7 +330,7 @@ def unpack_labels(
     text, ends = arrays[f"{name}_text"].tobytes(), arrays[f"{name}_ends"].tolist()
     pieces = [text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     if description["kind"] == "mixed":
-        return _object_array([json.loads(piece) for piece in pieces])
+        return _object_array([_with_tuples(json.loads(piece)) for piece in pieces])
     labels = _object_array([piece.decode("utf-8", "surrogatepass") for piece in pieces])
     return labels if description["dtype"] == "O" else labels.astype(description["dtype"])
 
@@ -344,9 +358,7 @@ def _unpack_times(arrays: dict[str, np.ndarray], name: str, description: dict) -
 
 
 def _object_array(values: list) -> np.ndarray:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
+    return np.fromiter(values, dtype=object, count=len(values))
 
 
 def as_output(rows: xr.DataArray, estimator: Any) -> xr.DataArray | pd.DataFrame | np.ndarray:

@@ -28,7 +28,15 @@ from .targets import Targets, as_mask, is_mask
 
 
 def names_of_rows(data: Any) -> NDArray[Any] | None:
-    """Names of vertices from the index of a Series, DataFrame or DataArray; None without one."""
+    """Names of vertices from the index of a Series, DataFrame or DataArray; None without one.
+
+    InputError for a graph where rows of features or labels are expected.
+    """
+    if is_a(data, "networkx", "Graph"):
+        raise InputError(
+            "a graph of networkx stands where rows are expected: give it as graph=, and as X "
+            "features of its nodes, or None"
+        )
     if is_a(data, "pandas", "Series") or is_a(data, "pandas", "DataFrame"):
         return as_labels(data.index.to_numpy())
     if is_a(data, "xarray", "DataArray") and data.dims[0] in data.coords:

@@ -163,6 +163,20 @@ def test_nodes_of_networkx_in_any_order():
     assert fitted.score(X, y) == plain.score(features(), labels())
 
 
+def test_nodes_of_a_grid_are_pairs(tmp_path):
+    networkx = pytest.importorskip("networkx")
+    grid = networkx.grid_2d_graph(5, 4)
+    y = pd.Series({node: sum(node) % 2 for node in grid.nodes})
+    y.index = y.index.to_flat_index()
+    fitted = model().fit(None, y, graph=grid)
+    fitted.save(tmp_path / "model")
+    again = daskpart.GCNClassifier.load(tmp_path / "model")
+    assert again.predict(None).equals(fitted.predict(None))
+    assert fitted.predict(None).index.tolist() == list(grid.nodes)
+    with pytest.raises(InputError, match="give it as graph=, and as X"):
+        model().fit(grid, y)
+
+
 def test_labels_and_masks_go_with_the_rows_of_features():
     """Also where the graph names its vertices in another order."""
     import pandas as pd

@@ -179,6 +179,17 @@ def test_a_tuple_may_be_a_label():
         names.positions(names.listed(("a", 1)))
 
 
+LEAVES = st.one_of(st.text(), st.integers(), st.floats(allow_nan=False), st.booleans())
+
+
+@given(st.lists(st.recursive(LEAVES, lambda each: st.lists(each, max_size=3).map(tuple))))
+def test_tuples_are_kept_however_deep(given_labels):
+    labels = np.fromiter(given_labels, dtype=object, count=len(given_labels))
+    packed = pack_labels(labels, "x")
+    found = unpack_labels(*packed[:1], "x", json.loads(json.dumps(packed[1])))
+    assert repr(found.tolist()) == repr(given_labels)
+
+
 @pytest.mark.parametrize("labels", [None, np.array([3, 5, 7])])
 def test_masked_labels_are_refused(labels):
     index = LabelIndex(labels, 8 if labels is None else 3, "user")
