@@ -463,10 +463,10 @@ def _read_labels(path: str, extent: int, mode: str) -> np.ndarray:
     lines = lines_of(path)
     if len(lines) < extent:
         raise InputError(f"{path}: {len(lines)} lines, but {mode} has {extent} indices")
-    return first_names(lines, extent, path)
+    return names_needed(lines, extent, path)
 
 
-def first_names(lines: list[str], n: int, path: str) -> np.ndarray:
+def names_needed(lines: list[str], n: int, path: str) -> np.ndarray:
     """As many as are needed; that there are more is told, as a heading would move all by one."""
     left = sum(line.strip() != "" for line in lines[n:])
     if left:

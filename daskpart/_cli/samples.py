@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from daskpart.errors import InputError
 
-from .inputs import first_names, lines_of
+from .inputs import lines_of, names_needed
 from .options import refuse
 
 READERS = ("auto", "here", "ranks")
@@ -165,4 +165,4 @@ def read_names(path: str | None, n_features: int) -> NDArray[Any] | None:
     names = lines_of(path)
     if len(names) < n_features:
         raise InputError(f"{path} names {len(names)} features, the samples have {n_features}")
-    return first_names(names, n_features, path)
+    return names_needed(names, n_features, path)

@@ -451,11 +451,11 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         gram_of(other, len(other), gram)
         n_sweeps = _EXACT_SWEEPS if self.nonnegative else 0
         replace(self._solving(), solver="cholesky", n_sweeps=n_sweeps)(events, other, gram, rows)
-        steep = events.rows_from(_STEEP) if self.nonnegative else np.empty(0, np.intp)
-        ridge = self.regularization * np.diff(events.pointer) ** self.frequency_exponent
-        for row, left, right in _systems(events, steep, other.astype(np.float64)):
-            left += ridge[row] * np.eye(len(left))
-            rows[row] = nonnegative_rows(left[None], right[None])[0]
+        if self.nonnegative and (steep := events.rows_from(_STEEP)).size:
+            ridge = self.regularization * np.diff(events.pointer) ** self.frequency_exponent
+            for row, left, right in _systems(events, steep, other.astype(np.float64)):
+                left += ridge[row] * np.eye(len(left))
+                rows[row] = nonnegative_rows(left[None], right[None])[0]
         return rows
 
 
