@@ -5,6 +5,7 @@ data ──model──▶ Hypergraph ──method, objective, engine──▶ Pa
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -145,7 +146,8 @@ def partition(
         assignment = _found(task, METHODS[method], even)
     info["seconds"] = working_clock() - started
     result = Partition(assignment, n_parts, hypergraph.vertex_weights, info)
-    warn_if_too_heavy(result, epsilon, searched=METHODS[method].searches)
+    balanced = replace(result, weights=counted.vertex_weights)  # the number, where nothing weighs
+    warn_if_too_heavy(balanced, epsilon, searched=METHODS[method].searches)
     return result
 
 

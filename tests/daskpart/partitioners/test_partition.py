@@ -211,6 +211,15 @@ def test_weights_that_do_not_divide_are_a_warning_of_the_searching_methods():
         partition(weights, 3, method="recursive")
 
 
+def test_where_nothing_weighs_an_uneven_number_of_vertices_is_a_warning():
+    weightless = Hypergraph.from_nets([0, 2], [0, 1], 2, vertex_weights=[0, 0])
+    with pytest.warns(
+        BalanceWarning, match="imbalance 1 was .* of 2 parts weighs 2, 1 was allowed"
+    ):
+        result = partition(weightless, 2, fixed=[1, 1])
+    assert result.weights.tolist() == [0, 0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
