@@ -8,6 +8,7 @@ Ids are names, not positions, so both give labelled matrices.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -20,7 +21,14 @@ from .assembly import value_type
 from .dialect import EDGES, RATINGS
 from .frames import holds_parquet, read_parquet_edges
 from .relations import labelled_relation, read_relation
-from .scanning import read_rows
+from .scanning import NoNumberError, read_rows
+from .streams import numbered_lines
+
+_LEADING_ZERO = re.compile(r"(?<![^\s,;])0\d+")
+_INSTEAD = (
+    "; only numbers are ids in these lines. Write a line a pair, user,item under this header, "
+    "and read it as ratings, where ids may be text"
+)
 
 
 def read_edges(
@@ -79,17 +87,30 @@ def read_adjacency(
     -------
     xarray.DataArray
         ``rating``, all 1, dims user and item, over a sparse.COO. A user without items has no row.
+
+    Raises
+    ------
+    ReadError
+        An id is text, or one of the first 64 KiB has leading zeros: only numbers are ids here.
     """
     rating_type = value_type(dtype)
     users, items, ratings = [], [], []
-    for rows in read_rows(path, ",;"):
-        first = rows.pointer[:-1]
-        taken = np.diff(rows.pointer) - 1
-        users.append(np.repeat(rows.ids(first, "user id"), taken))
-        is_item = np.ones(len(rows.numbers), bool)
-        is_item[first] = False
-        items.append(rows.ids(is_item, "item id"))
-        ratings.append(np.ones(len(items[-1]), rating_type))
+    for number, line in numbered_lines(path):
+        found = _LEADING_ZERO.search(line)
+        if found:
+            short = found[0].lstrip("0") or "0"
+            raise ReadError(f"{path}, line {number}: {found[0]} would become {short}{_INSTEAD}")
+    try:
+        for rows in read_rows(path, ",;"):
+            first = rows.pointer[:-1]
+            taken = np.diff(rows.pointer) - 1
+            users.append(np.repeat(rows.ids(first, "user id"), taken))
+            is_item = np.ones(len(rows.numbers), bool)
+            is_item[first] = False
+            items.append(rows.ids(is_item, "item id"))
+            ratings.append(np.ones(len(items[-1]), rating_type))
+    except NoNumberError as error:
+        raise ReadError(f"{error}{_INSTEAD}") from None
     if not sum(map(len, users)):
         raise ReadError(f"{path}: there are no items in it")
     return labelled_relation(RATINGS, (users, items), ratings, path, repeats)

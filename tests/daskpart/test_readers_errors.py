@@ -87,6 +87,8 @@ def test_a_bad_line_is_named(
         ("a.edges", "ann bob 1\nbob cid x\n", "expected a finite weight"),
         ("a.adjacency", "1 2\n1 -2\n", "line 2: expected a whole item id"),
         ("a.adjacency", "1\n2\n", "there are no items"),
+        ("a.adjacency", "1 2\n# 03\n7 3\n007 4\n", "line 4: 007 would become 7; only numbers are"),
+        ("a.adjacency", "1 2\n3 tea\n", "the line is '3 tea'; only numbers are ids in these lines"),
         ("a.tns", "# only this\n", "there are no entries"),
         ("a.tns", "7\n", "expected at least one index and a value"),
         ("u.data", "# only this\n", "neither the name nor the first lines"),
