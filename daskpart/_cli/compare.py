@@ -26,6 +26,7 @@ WORDS = {
     "imbalance": "heaviest part over the mean part, less 1",
     "seconds": "of cutting",
 }
+WITH_COSTS = "a shared row counts times the cost of its net, but for max-connectivity"
 UNUSED = ("method", "objective", "engine", "output", "memory_limit", "start", "refine")
 
 
@@ -42,12 +43,17 @@ def run(settings: CutSettings) -> None:
         model, settings.parts, epsilon=settings.epsilon, random_state=seed, rho=settings.rho
     )
     say(repr(comparison))
-    say("\n".join(f"  {name}: {WORDS[name]}" for name in comparison.metrics))
+    explained = {name: WORDS[name] for name in comparison.metrics}
+    if (model.hypergraph.net_costs != 1).any():
+        explained["costs"] = WITH_COSTS
+    say("\n".join(f"  {name}: {meaning}" for name, meaning in explained.items()))
     settings.out.mkdir(parents=True, exist_ok=True)
-    say_files(_write(comparison, settings, words), settings.out)
+    say_files(_write(comparison, settings, words, explained), settings.out)
 
 
-def _write(comparison: Comparison, settings: CutSettings, words: str) -> list[tuple[Path, str]]:
+def _write(
+    comparison: Comparison, settings: CutSettings, words: str, explained: dict[str, str]
+) -> list[tuple[Path, str]]:
     heads = ["method", *comparison.metrics]
     lines = [[name, *row.values()] for name, row in comparison.values.items()]
     table = settings.out / "comparison.csv"
@@ -73,7 +79,7 @@ def _write(comparison: Comparison, settings: CutSettings, words: str) -> list[tu
         numbers={},
         heads=heads,
         lines=lines,
-        words=WORDS,
+        words=explained,
         settings={name: value for name, value in vars(settings).items() if name not in UNUSED},
     )
     return [

@@ -98,6 +98,11 @@ class Cut:
         model = self.partition.info.get("model", "hypergraph")
         return "units of weight" if model == "hypergraph" else "nonzeros"
 
+    @property
+    def has_costs(self) -> bool:
+        """Whether nets cost something other than 1, so that sums over them are no rows."""
+        return bool((self.connectivity.costs != 1).any())
+
 
 def run(settings: CutSettings, parts_typed: bool = False) -> None:
     """Read, cut or take parts as they are, refine, say, write."""
@@ -169,18 +174,19 @@ def measure(matrix: LabelledMatrix | None, partition: Partition, hypergraph: Hyp
 
 def sentences(cut: Cut) -> list[str]:
     """The cut in plain words."""
-    vertices, nets = cut.plurals
+    vertices = cut.plurals[0]
     histogram = np.asarray(cut.connectivity.histogram())
-    linking = int(histogram[2:].sum())
+    local, linking = int(histogram[1:2].sum()), int(histogram[2:].sum())
     weights = cut.partition.part_weights
     size = from_to(int(weights.min()), int(weights.max()))
     words = [
         f"{counted(cut.partition.n_parts, 'part')} of the {vertices}, {size} {cut.weighed} each: "
         f"the heaviest is {cut.partition.imbalance:.1%} above the mean.",
-        f"{int(histogram[1:2].sum()):,} {nets} are local to one part; {linking:,} link several "
+        f"{counted(local, cut.names[1])} {'is' if local == 1 else 'are'} local to one part; "
+        f"{linking:,} {'links' if linking == 1 else 'link'} several "
         f"(at most {cut.connectivity.max_connectivity()}).",
         f"One exchange of what is linked, there and back, moves "
-        f"{cut.connectivity.pasgd_volume(1):,} rows.",
+        f"{counted(cut.connectivity.pasgd_volume(1), 'row')}.",
     ]
     info = cut.partition.info
     if info.get("seconds") is not None:

@@ -187,6 +187,29 @@ def test_a_page_says_what_items_are_where_they_are_called_otherwise(graph_file, 
     assert "<p>λ of an item" in pages[1]
 
 
+def test_one_of_each_is_told_in_the_singular(tmp_path, capsys, run_cli):
+    path = tmp_path / "two.hgr"
+    path.write_text("2 3\n1 2 3\n1\n")
+    assert run_cli("partition", path, "--parts", 3, "--no-plots", "--out", tmp_path) == 0
+    assert "1 net is local to one part; 1 links several (at most 3)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("costs", "has"), [("", False), ("7 ", True)])
+def test_nets_that_cost_something_are_said_to_count_so_many_times(
+    costs, has, tmp_path, capsys, run_cli
+):
+    path = tmp_path / "nets.hgr"
+    path.write_text(f"2 4 {'1' if costs else ''}\n{costs}1 2 3\n{costs}3 4\n")
+    options = ("--parts", 2, "--no-plots", "--out", tmp_path)
+    assert run_cli("partition", path, *options) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert ("Items have costs here" in page) == has
+    assert run_cli("partition", path, *options, "--compare") == 0
+    out, page = capsys.readouterr().out, (tmp_path / "report.html").read_text()
+    for text in (out, page):
+        assert ("counts times the cost of its net" in text) == has
+
+
 def test_metrics_are_those_of_refine():
     assert cli._METRICS == METRICS
 
