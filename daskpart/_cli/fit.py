@@ -492,7 +492,7 @@ def _write(job: _Job, fit: Fit) -> list[tuple[Path, str]]:
         files.append((out / "factors.zarr", "its factors, for zarr tools"))
     if fit.plan.partition is not None:
         fit.plan.partition.save(out / "partition.npz")
-        words = "which rank holds which row: daskpart.Partition.load"
+        words = "which rank holds what was cut: daskpart.Partition.load"
         files.append((out / "partition.npz", words))
     tables = {"history.csv": (model.history_, f"one line per {fit.step}"), **job.model.tables(fit)}
     for name, (table, words) in tables.items():

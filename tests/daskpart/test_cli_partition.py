@@ -180,11 +180,14 @@ def test_a_page_says_what_items_are_where_they_are_called_otherwise(graph_file, 
     ratings = tmp_path / "few.csv"
     ratings.write_text("user,item,rating\na,x,1\nb,y,2\n")
     pages = []
-    for path in (graph_file, ratings):
-        assert run_cli("partition", path, "--parts", 1, "--no-plots", "--out", tmp_path) == 0
+    for path, model in ((graph_file, "auto"), (ratings, "auto"), (ratings, "row-net")):
+        options = ("--parts", 1, "--model", model, "--no-plots", "--out", tmp_path)
+        assert run_cli("partition", path, *options) == 0
         pages.append((tmp_path / "report.html").read_text())
     assert "<p>The items are the columns. λ of an item" in pages[0]
     assert "<p>λ of an item" in pages[1]
+    # parts of the items share users: "the items are the users" would call two things one
+    assert "<p>The table calls items what parts share, here the users. λ of an item" in pages[2]
 
 
 def test_one_of_each_is_told_in_the_singular(tmp_path, capsys, run_cli):
