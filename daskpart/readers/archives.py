@@ -126,9 +126,11 @@ def _finite(matrix: sp.csr_array | sparse.COO, path: str) -> sp.csr_array | spar
 
 def _tensor(content: io.BytesIO, path: str) -> sparse.COO:
     array = sparse.load_npz(content)
-    if array.fill_value != 0:
+    known = array.fill_value == array.fill_value  # NaN, which xarray fills with, is not
+    if array.fill_value != 0 and known:
         raise ReadError(
-            f"{path}: expected the fill value 0 (absent = unknown), found {array.fill_value}"
+            f"{path}: expected the fill value 0 or NaN (absent = unknown), found "
+            f"{array.fill_value}: write coords and data with fill_value=0"
         )
     indices = array.coords if isinstance(array, sparse.COO) else _uncompressed(array)
     for mode, (index, extent) in enumerate(zip(indices, array.shape, strict=True)):

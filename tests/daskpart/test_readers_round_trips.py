@@ -155,6 +155,14 @@ def test_archives_of_pydata_sparse(folder: Path, kind: type) -> None:
     np.testing.assert_array_equal(tensor.todense(), dense)
 
 
+def test_an_archive_of_what_xarray_makes_of_a_series(folder: Path) -> None:
+    index = pandas.MultiIndex.from_tuples([(0, 1), (2, 0)], names=["user", "item"])
+    ratings = xarray.DataArray.from_series(pandas.Series([3.0, 4.0], index), sparse=True)
+    sparse.save_npz(folder / "series.npz", ratings.data)
+    found = daskpart.read(folder / "series.npz")
+    assert found.fill_value == 0 and found.todense().tolist() == [[0, 3], [4, 0]]
+
+
 def test_explicit_zeros_stay(folder: Path) -> None:
     header = "%%MatrixMarket matrix coordinate real general"
     assert daskpart.read(write(folder / "z.mtx", [header, "2 2 2", "1 1 0", "2 1 4"])).nnz == 2
