@@ -18,23 +18,28 @@ from daskpart.errors import InputError
 
 Columns: TypeAlias = tuple[str | None, str | None, str | None]
 # as `plain_word` has them
-COLUMN_NAMES = (
+_NAMES = (
     {"user", "userid", "uid", "reviewerid", "customer", "customerid"},
     {"item", "itemid", "iid", "movie", "movieid", "product", "productid", "asin", "film", "book",
      "bookid", "isbn", "artist", "artistid", "track", "trackid"},
     {"rating", "ratings", "stars", "score", "overall"},
 )  # fmt: skip
 # where no column has one of those names; beside a rating a weight or a count says something else
-FURTHER_NAMES = (
+_FURTHER_NAMES = (
     {"userindex", "member"},
     {"itemindex", "songid", "businessid", "jokeid", "animeid", "sku"},
     {"weight", "value", "count", "bookrating", "plays", "clicks", "quantity", "qty"},
 )
-EDGE_COLUMN_NAMES = (
-    {"source", "sourceid", "src", "from", "fromid", "fromnode", "fromnodeid", "u"},
-    {"target", "targetid", "dst", "dest", "destination", "to", "toid", "tonode", "tonodeid", "v"},
-    {"weight", "w", "value"},
-)
+Known: TypeAlias = tuple[tuple[set[str], ...], ...]
+"""For each of the three columns the names by which it is known, the better ones first."""
+
+RATING_COLUMN_NAMES: Known = tuple(zip(_NAMES, _FURTHER_NAMES, strict=True))
+EDGE_COLUMN_NAMES: Known = (
+    ({"source", "sourceid", "src", "from", "fromid", "fromnode", "fromnodeid", "u"},),
+    ({"target", "targetid", "dst", "dest", "destination", "to", "toid", "tonode", "tonodeid",
+      "v"},),
+    ({"weight", "w", "value"},),
+)  # fmt: skip
 TIMES = {"timestamp", "time", "date", "datetime", "unixreviewtime"}
 
 
@@ -74,6 +79,21 @@ def plain_word(name: object) -> str:
     return "".join(filter(str.isalnum, str(name).lower()))
 
 
+def known_places(plain: Sequence[str], known: Known) -> list[list[int]]:
+    """The places of the names for each column; of further names where there is none of the first.
+
+    Examples
+    --------
+    >>> known_places(["user", "item", "count", "rating"], RATING_COLUMN_NAMES)
+    [[0], [1], [3]]
+    """
+
+    def places(words: set[str]) -> list[int]:
+        return [at for at, name in enumerate(plain) if name in words]
+
+    return [next(filter(None, map(places, sets)), []) for sets in known]
+
+
 def in_their_order(found: Sequence[Sequence[int]]) -> bool:
     """Whether no name says that a column is another one than its place does."""
     return all(set(places) <= {place} for place, places in enumerate(found))
@@ -93,11 +113,12 @@ def _named_columns(frame: Any, columns: Columns) -> tuple[list[str], list[list[i
     names, found = [*map(str, frame.columns)], []
     dated = zip(names, _holds_dates(frame), strict=True)
     plain = ["date" if is_time else plain_word(name) for name, is_time in dated]
-    for given, *known in zip(columns, COLUMN_NAMES, FURTHER_NAMES, strict=True):
+    # a column that was given as one is no other
+    free = [word if name not in columns else "" for word, name in zip(plain, names, strict=True)]
+    by_name = known_places(free, RATING_COLUMN_NAMES)
+    for given, places in zip(columns, by_name, strict=True):
         if given is None:
-            places = ([at for at, name in enumerate(plain) if name in each] for each in known)
-            taken = ([at for at in each if names[at] not in columns] for each in places)
-            found.append(next(filter(None, taken), []))
+            found.append(places)
         elif names.count(str(given)) == 1:
             found.append([names.index(str(given))])
         else:

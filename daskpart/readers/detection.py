@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import PurePath
 
 from daskpart.containers.column_names import (
-    COLUMN_NAMES,
     EDGE_COLUMN_NAMES,
-    FURTHER_NAMES,
+    RATING_COLUMN_NAMES,
+    Known,
+    known_places,
     plain_word,
 )
 from daskpart.errors import ReadError
@@ -60,12 +61,6 @@ _BETWEEN_BARS = re.compile(r"[^\s,;]*|[+-]?\d+,\d+")
 _MAGIC = {b"%%MatrixMarket": "mtx", b"PK\x03\x04": "npz", b"PAR1": "parquet"}
 
 
-# of files as they are shared, besides what a DataFrame is known by
-RATING_COLUMN_NAMES = tuple(
-    known | further for known, further in zip(COLUMN_NAMES, FURTHER_NAMES, strict=True)
-)
-
-
 def is_number(token: str) -> bool:
     """Whether `token` is what `float` takes for a number."""
     try:
@@ -75,10 +70,10 @@ def is_number(token: str) -> bool:
     return "_" not in token
 
 
-def names_both_sides(cells: Sequence[str], known: Sequence[Container[str]]) -> bool:
+def names_both_sides(cells: Sequence[str], known: Known) -> bool:
     """Whether a header names the two sides of a table by words that are `known` for each."""
-    plain = [plain_word(cell) for cell in cells]
-    return all(sum(name in words for name in plain) == 1 for words in known[:2])
+    places = known_places([plain_word(cell) for cell in cells], known)
+    return all(len(each) == 1 for each in places[:2])
 
 
 def separator_of(line: str) -> str | None:

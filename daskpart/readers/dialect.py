@@ -13,15 +13,17 @@ from numbers import Real
 from daskpart._floor.checks import several
 from daskpart.containers.column_names import (
     EDGE_COLUMN_NAMES,
+    RATING_COLUMN_NAMES,
     TIMES,
+    Known,
     column_behind,
     in_their_order,
+    known_places,
     plain_word,
 )
 from daskpart.errors import InputError, ReadError
 
 from .detection import (
-    RATING_COLUMN_NAMES,
     cells_of,
     is_number,
     names_both_sides,
@@ -44,16 +46,16 @@ class Relation:
         What the two sides are called.
     value : str
         What a third column says, if there is one.
-    names : tuple of set of str
+    names : tuple of tuple of set of str
         Of the three columns as people call them, lower case and without other signs than letters
-        and digits.
+        and digits; of each those first that tell best.
     one_side : bool
         Whether both sides are of one kind, so that an id means the same on both.
     """
 
     dims: tuple[str, str]
     value: str
-    names: tuple[set[str], ...]
+    names: Known
     one_side: bool = False
 
     @property
@@ -123,7 +125,7 @@ def choose_columns(
         return tuple(position_of(column, names, n_columns, path) for column in columns)
     if names is not None:
         plain = [plain_word(name) for name in names]
-        places = [[i for i, name in enumerate(plain) if name in known] for known in relation.names]
+        places = known_places(plain, relation.names)
         named = [len(each) for each in places]
         if named[:2] == [1, 1]:
             (first,), (second,) = places[:2]

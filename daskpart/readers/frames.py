@@ -18,7 +18,7 @@ import pandas
 import xarray
 
 from daskpart._floor.checks import needs_pyarrow
-from daskpart.containers.column_names import plain_word
+from daskpart.containers.column_names import known_places, plain_word
 from daskpart.containers.coordinates import as_labels
 from daskpart.errors import InputError, ReadError
 
@@ -84,8 +84,11 @@ def _with_index(frame: pandas.DataFrame, columns: Any) -> pandas.DataFrame:
     """An index that names a side, as groupby leaves it, is columns of the file like all others."""
     names = [name for name in frame.index.names if name is not None]
     if columns is None:
-        sides = set().union(*(known for each in (RATINGS, EDGES) for known in each.names[:2]))
-        is_meant = any(plain_word(name) in sides for name in names)
+        plain = [plain_word(name) for name in names]
+        sides = (
+            places for each in (RATINGS, EDGES) for places in known_places(plain, each.names)[:2]
+        )
+        is_meant = any(sides)
     else:  # checked where columns are chosen; positions count those that are no index
         is_meant = hasattr(columns, "__len__") and bool({*names} & {*map(str, columns)})
     return frame.reset_index() if is_meant and not {*names} & {*frame.columns} else frame

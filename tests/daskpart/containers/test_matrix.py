@@ -199,6 +199,19 @@ def test_counts_are_known_by_name_among_others_and_behind_ratings(tmp_path):
     assert rating_columns(rated, (None, None, "Plays")) == (2, 3, 1)
 
 
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_beside_a_rating_a_count_is_no_value_in_a_file_either(tmp_path, format):
+    """The file was refused, of which the frame was read."""
+    frame = pd.DataFrame({"user": [1, 2], "item": [3, 4], "count": [9, 8], "rating": [4.0, 5.0]})
+    if format == "csv":
+        frame.to_csv(tmp_path / "x.csv", index=False)
+    else:
+        pytest.importorskip("pyarrow")
+        frame.to_parquet(tmp_path / "x.parquet")
+    read = as_matrix(daskpart.read(tmp_path / f"x.{format}"))
+    assert same(as_matrix(frame), read) and read.values.tolist() == [4.0, 5.0]
+
+
 @pytest.mark.parametrize("name", ["played", "n"])
 def test_counts_behind_users_and_items_are_read_of_events_too(tmp_path, name):
     """Of a frame each line counted 1, whatever stood there; of a file it was read."""
