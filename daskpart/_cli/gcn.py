@@ -15,7 +15,7 @@ from daskpart.errors import InputError, ReadError
 from daskpart.models.graph_convolution.vertex_names import in_order, rows_by_name
 from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
-from daskpart.readers.streams import location
+from daskpart.readers.streams import location, only_names_separator
 
 from .classes import draw_confusion, draw_learning, judged, most_frequent
 from .fit import Data, Fit, Model
@@ -258,6 +258,7 @@ def _split(
 def _labels(path: str, vertices: pd.Index) -> pd.Series:
     """A label a vertex, in their order; None where the file has none."""
     lines = [line for line in lines_of(path) if line.strip()]
+    lines = lines[1:] if lines and only_names_separator(lines[0].encode()) else lines
     if not lines:
         raise InputError(f"{path}: there are no labels in it")
     mark = next((mark for mark in "\t,;" if mark in lines[0]), None)

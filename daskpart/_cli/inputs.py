@@ -25,7 +25,13 @@ from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
 from daskpart.readers.detection import FORMATS, detect, separator_of, suffix_format
 from daskpart.readers.messages import ABSENT, about_commas, listed
-from daskpart.readers.streams import first_lines, location, opened, refuse_no_text
+from daskpart.readers.streams import (
+    first_lines,
+    location,
+    only_names_separator,
+    opened,
+    refuse_no_text,
+)
 
 from .terminal import say_aside
 
@@ -284,8 +290,9 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
             kept: Any = {"dtype_backend": "numpy_nullable"} if as_written else {}
             with needs_pyarrow("reading parquet"):
                 return pd.read_parquet(path, **kept).apply(_without_blanks)
-        mark = _separator(path)
-        table = cells_of(path, source, sep=mark, skipinitialspace=mark != " ")
+        mark, n_before = _separator(path)
+        how: Any = {"sep": mark, "skipinitialspace": mark != " ", "skiprows": n_before}
+        table = cells_of(path, source, **how)
         return table.apply(_without_blanks if as_written else as_numbers)
     except FileNotFoundError:
         raise InputError(f"{source}: no such file") from None
@@ -320,14 +327,20 @@ def cells_of(content: Any, source: str | Path, **how: Any) -> pd.DataFrame:
     return table
 
 
-def _separator(path: str) -> str:
-    """What stands between the columns, by the header; a comma if there is one column."""
+def _separator(path: str) -> tuple[str, int]:
+    """What stands between the columns, by the header; a comma if there is one column.
+
+    And how many lines, of ``sep=;``, stand above it.
+    """
     with opened(path) as stream:
         start = stream.readline()
+        n_before = int(only_names_separator(start))
+        if n_before:
+            start = stream.readline()
     refuse_no_text(path, start)
     header = start.decode("utf-8-sig", "replace").strip()
     mark = separator_of(header)
-    return mark or next((mark for mark in "| " if mark in header), ",")
+    return mark or next((mark for mark in "| " if mark in header), ","), n_before
 
 
 def as_numbers(column: pd.Series) -> pd.Series:

@@ -28,7 +28,13 @@ from .dialect import position_of
 from .libsvm import Rows, Wanted, refuse_labels
 from .messages import shown
 from .scanning import Chunk, rows_of
-from .streams import BYTE_ORDER_MARK, opened, plain_name, refuse_no_text
+from .streams import (
+    BYTE_ORDER_MARK,
+    only_names_separator,
+    opened,
+    plain_name,
+    refuse_no_text,
+)
 from .text_labels import cut_labels, first_label, is_text, numbered, refuse_others
 
 _PARQUET = (".parquet", ".pq")
@@ -159,31 +165,38 @@ def table_of(path: str, label: str | int) -> Table:
         names = [name for name in schema.names if name not in index]
         found = _checked(path, names, names, label)
         return replace(found, has_text=_holds_text(schema.field(names[found.label]).type))
-    first, others = _first_lines(path)
+    before, first, others = _first_lines(path)
     try:
         line = first.removeprefix(BYTE_ORDER_MARK).decode("utf-8").strip()
     except UnicodeDecodeError:  # names that are no longer those of the file are not found again
-        raise ReadError(f"{path}, line 1: the text is not UTF-8; save it as UTF-8") from None
+        number = 2 if before else 1
+        raise ReadError(f"{path}, line {number}: the text is not UTF-8; save it as UTF-8") from None
     separator = separator_of(line)
     separator = "," if separator in (None, "::") else separator
     cells = cells_of(line, separator)
     if all(is_number(cell) for cell in cells) or _is_row(cells, label, others, separator):
-        found = _checked(path, cells, None, label, separator)
+        found = _checked(path, cells, None, label, separator, before)
         return replace(found, has_text=is_text(cells[found.label]))
-    found = _checked(path, cells, cells, label, separator, len(first))
+    found = _checked(path, cells, cells, label, separator, before + len(first))
     if cells[0] in _NAMES_OF_INDEX and found.label:
         _refuse_index(path, others, separator)
     return replace(found, has_text=is_text(first_label(others, separator, found.label)))
 
 
-def _first_lines(path: str) -> tuple[bytes, list[bytes]]:
-    """The first line, however long, and some that are not blank behind it."""
+def _first_lines(path: str) -> tuple[int, bytes, list[bytes]]:
+    """The first line, however long, how many bytes of ``sep=;`` stand above it, some lines below.
+
+    These are not blank.
+    """
     with opened(path) as stream:
         first = stream.readline()
         if not first:
             raise ReadError(f"{path}: the file is empty")
         refuse_no_text(path, first)
-        return first, list(islice((line for line in stream if line.strip()), _MORE_LINES))
+        before = len(first) if only_names_separator(first) else 0
+        if before:
+            first = stream.readline()
+        return before, first, list(islice((line for line in stream if line.strip()), _MORE_LINES))
 
 
 def _refuse_index(path: str, lines: Sequence[bytes], separator: str) -> None:

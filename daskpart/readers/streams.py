@@ -32,6 +32,7 @@ CHUNK_BYTES = 4 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _COMMENT_BEHIND = re.compile(r"^((?:[-+]?[\d.]+(?:[eE][-+]?\d+)? +){2,})[#%].*")  # 1 2 0.5 % x
+_SEPARATOR_LINE = re.compile(rb"(?:\xef\xbb\xbf)?sep=.?\s*", re.IGNORECASE)
 # how compressed files begin; `opened` has unpacked those whose names say it
 _PACKED = {
     b"\x1f\x8b": "packed by gzip, and its name does not say so: end it in .gz",
@@ -226,17 +227,27 @@ def refuse_no_text(path: str | os.PathLike[str], start: bytes) -> None:
         )
 
 
+def only_names_separator(line: bytes) -> bool:
+    """Whether a first line says no more than what parts columns, ``sep=;``, to Excel.
+
+    It is passed over, as the lines below tell the same.
+    """
+    return _SEPARATOR_LINE.fullmatch(line) is not None
+
+
 def numbered_lines(path: str | os.PathLike[str]) -> list[tuple[int, str]]:
     """The lines with content at the head of a text file, each with its number from 1.
 
     Blank lines and comments (#, %) are left out, also those behind two numbers and more: behind
-    one, or in a table with commas, such a sign may begin a name. ReadError as `head`, and for what
-    is no text.
+    one, or in a table with commas, such a sign may begin a name. So is a first ``sep=;``. ReadError
+    as `head`, and for what is no text.
     """
     start = head(path)
     refuse_no_text(path, start)
-    lines = enumerate(start.decode("utf-8", "replace").split("\n"), 1)
-    stripped = ((number, line.strip()) for number, line in lines)
+    lines = start.decode("utf-8", "replace").split("\n")
+    if only_names_separator(lines[0].encode()):
+        lines[0] = ""
+    stripped = ((number, line.strip()) for number, line in enumerate(lines, 1))
     return [
         (number, _COMMENT_BEHIND.sub(r"\1", line).rstrip())
         for number, line in stripped

@@ -69,6 +69,10 @@ def check_the_three_ratings(ratings: xarray.DataArray) -> None:
         ("mine.tsv", "# by hand\n" + U_DATA),
         ("ratings.csv", '"user";"item";"rating"\n"196";"242";"3"\n"22";"377";"1"\n196;51;2\n'),
         ("ratings.csv", "rating,item,user\n3,242,196\n1,377,22\n2,51,196\n"),
+        # as Excel is told what parts columns
+        ("ratings.csv", "sep=;\r\nuser;item;rating\r\n196;242;3\r\n22;377;1\r\n196;51;2\r\n"),
+        ("mine.csv", "\ufeffSEP=,\n" + RATINGS_CSV),
+        ("mine.tsv", "sep=\t\n" + U_DATA),
     ],
 )
 def test_the_dialects_of_ratings(tmp_path: Path, name: str, text: str, compression: str) -> None:

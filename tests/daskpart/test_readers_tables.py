@@ -399,3 +399,19 @@ def test_a_label_of_parquet_that_is_blank_is_none(tmp_path: Path) -> None:
     frame.to_parquet(path)
     with pytest.raises(ReadError, match="row 1: no usable user id, found"):
         daskpart.read(path)
+
+
+@pytest.mark.parametrize("header", ["", "a;b;y\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_line_that_names_the_separator_to_excel_is_no_row(tmp_path: Path, mark, header) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes((mark + "sep=;\n" + header + "1;2;0\n3;4;1\n").encode())
+    file = survey(path, label=2)
+    (piece,) = file.pieces(1).compute()
+    assert piece.data.toarray().tolist() == [[1, 2], [3, 4]] and piece.target.tolist() == [0, 1]
+    assert file.feature_names == (("a", "b") if header else None)
+    if header:
+        assert read_table(path).to_numpy().tolist() == [[1, 2, 0], [3, 4, 1]]
+    path.write_bytes(path.read_bytes().replace(b"3", b"x"))
+    with pytest.raises(ReadError, match=f"line {4 if header else 3}"):
+        survey(path, label=2)
