@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from daskpart._floor.tables import fixed
 from daskpart._floor.words import counted, from_to, plural
@@ -204,7 +205,10 @@ def _write(cut: Cut, model: DataModel, settings: CutSettings, words: str) -> lis
     partition_file = settings.out / "partition.npz"
     cut.partition.save(partition_file)
     table = settings.out / "assignment.csv"
-    _write_assignment(cut, table)
+    labels = _labels(cut)
+    _write_assignment(cut, labels, table)
+    # those of most files that are numbered begin at 1
+    counted_so = f"; {cut.plurals[0]} are counted from 0" if labels is None else ""
     metrics = {"settings": vars(settings), "metrics": cut.metrics}
     album = Album(settings.out, settings.plots)
     draw_cut(album, cut)
@@ -222,7 +226,7 @@ def _write(cut: Cut, model: DataModel, settings: CutSettings, words: str) -> lis
     )
     return [
         (partition_file, "the partition: daskpart.Partition.load"),
-        (table, f"part of each {cut.names[0]}, as text"),
+        (table, f"part of each {cut.names[0]}, as text{counted_so}"),
         *_texts(cut, model, settings),
         (write_json(settings.out / "metrics.json", metrics), "every metric"),
         *album.files,
@@ -283,11 +287,15 @@ def _draw_matrix(album: Album, cut: Cut, matrix: LabelledMatrix) -> None:
     )
 
 
-def _write_assignment(cut: Cut, path: Path) -> None:
-    labels = None
-    if cut.matrix is not None and cut.names[0] not in ("nonzero", "group"):
-        of_columns = cut.partition.info.get("model") == "row-net"
-        labels = cut.matrix.column_labels if of_columns else cut.matrix.row_labels
+def _labels(cut: Cut) -> NDArray[Any] | None:
+    """What the data call that which is cut; None where it has a number only."""
+    if cut.matrix is None or cut.names[0] in ("nonzero", "group"):
+        return None
+    of_columns = cut.partition.info.get("model") == "row-net"
+    return cut.matrix.column_labels if of_columns else cut.matrix.row_labels
+
+
+def _write_assignment(cut: Cut, labels: NDArray[Any] | None, path: Path) -> None:
     assignment = cut.partition.assignment.tolist()
     names = range(len(assignment)) if labels is None else labels.tolist()
     with text_file(path) as file:

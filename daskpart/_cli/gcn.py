@@ -137,9 +137,12 @@ class _GCN(Model):
         found.insert(0, "vertex", np.arange(len(found)) if names is None else names)
         embedding = pd.DataFrame(np.asarray(_asked(fit, "transform")))
         embedding.insert(0, "vertex", found["vertex"])
+        # those of most files that are numbered begin at 1
+        counted = "; vertices are counted from 0" if names is None else ""
+        words = f"{_embedding_words(fit.model)}, one line a vertex"
         return {
-            "labels.csv": (found, "the class of every vertex"),
-            "embedding.csv": (embedding, f"{_embedding_words(fit.model)}, one line a vertex"),
+            "labels.csv": (found, f"the class of every vertex{counted}"),
+            "embedding.csv": (embedding, words + counted),
         }
 
     def draw(self, fit: Fit, album: Any) -> None:

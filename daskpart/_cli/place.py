@@ -89,8 +89,8 @@ def _write(result: ParsaResult, settings: CutSettings, memory_limit: str) -> lis
     files = [
         (whole, "all of the result: daskpart.parsa.ParsaResult.load"),
         (partition, "the parts of the rows: daskpart.Partition.load"),
-        (tables[0], "part of each row, as text"),
-        (tables[1], "part that keeps each column, as text; -1: no part needs it"),
+        (tables[0], "part of each row, as text; rows are counted from 0"),
+        (tables[1], "part that keeps each column, as text, counted from 0; -1: no part needs it"),
         (write_json(settings.out / "metrics.json", metrics), "every number"),
     ]
     if settings.output is not None:

@@ -308,6 +308,7 @@ def test_partition_writes_what_the_function_returns(tmp_path, capsys, model, run
     assert page.count("data:image/png;base64,") == 2 and "http" not in page.split("<body>")[1]
     told = capsys.readouterr().out
     assert "60 rows × 40 columns" in told and str(out / "report.html") in told
+    assert f"as text; {header[0]}s are counted from 0" in told  # those of an .mtx file begin at 1
 
 
 def test_partition_takes_tensors_and_hypergraphs(tmp_path, capsys, run_cli):
@@ -411,7 +412,8 @@ def test_what_is_cut_of_a_matrix_with_names(
     """Nonzeros are more than the names of rows, and vertices that all weigh 1 hold no values."""
     options = ("--model", model, "--method", "block", "--no-plots", "--out", tmp_path)
     assert run_cli("partition", rating_file, *options) == 0
-    assert told in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert told in said and ("counted from 0" in said) == (head == "nonzero")
     with (tmp_path / "assignment.csv").open() as file:
         header, *lines = csv.reader(file)
     assert header == [head, "part"]

@@ -57,6 +57,7 @@ def test_fit_writes_a_model_that_loads(files, tmp_path, capsys, run_cli):
     model = daskpart.GCNClassifier.load(out / "model")
     assert model.hidden == (6, 4)
     assert (out / "labels.csv").read_text().count("\n") == 61
+    assert told.out.count("; vertices are counted from 0") == 2  # those of an .mtx file begin at 1
     pictures = {path.stem for path in out.glob("*.png")}
     assert pictures >= {"training", "confusion", "embedding", "halo", "partition", "traffic"}
     assert (out / "report.html").read_text().count("data:image/png;base64,") == len(pictures)
@@ -232,6 +233,7 @@ def test_tables_are_matched_by_name(named, tmp_path, capsys, run_cli):
     assert run_cli("fit", "gcn", named / "edges.csv", *given, *more, "--out", out) == 0
     told = capsys.readouterr().out
     assert "a graph of 30 vertices, 2 features, 25 labelled vertices" in told
+    assert "counted from 0" not in told
     found = (out / "labels.csv").read_text().split()
     assert {"v3,low", "v20,high"} <= set(found)  # those without a label have one now, too
     assert len((out / "labels.csv").read_text().splitlines()) == 31

@@ -43,7 +43,8 @@ def test_the_folder_holds_what_the_function_gives(path, tmp_path, run_cli, capsy
     assert told["settings"]["memory_limit"] == "68MB" and told["settings"]["parts"] == 4
     assert not {"model", "objective", "epsilon", "engine", "rho", "start"} & set(told["settings"])
     assert (out / "parts.png").exists() and "random" in (out / "report.html").read_text()
-    assert "random parts" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "random parts" in said and "rows are counted from 0" in said
     assert (tmp_path / "parts.txt").read_text().split() == [
         str(part) for part in wanted.partition.assignment
     ]
