@@ -161,10 +161,15 @@ def read_table_relation(
                 raise ReadError(
                     f"{path}, line {first + n_before + 1} (blank lines not counted): expected a "
                     f"whole {what} from 0 to 2^63 - 1, found {found!r}",
-                    **({} if is_number(found) else ABOUT_TEXT_IDS),
+                    **(ABOUT_TEXT_IDS if _can_only_be_text(found) else {}),
                 )
         _refuse_lines(written, delimiter or " ", what, f"{path}, line", n_before + 1)
     return _from_frame(frame, relation, dialect.columns, dtype, path, n_before + 1, repeats)
+
+
+def _can_only_be_text(written: str) -> bool:
+    """Whether an id is no number, or one that int64 cannot hold, such as 9223372036854775808."""
+    return not is_number(written) or 2.0**63 <= float(written) < np.inf
 
 
 def _refuse_lines(
@@ -292,7 +297,7 @@ def _from_frame(
                 + (
                     "leave out lines without one"
                     if isinstance(given, str) or pandas.isna(given)
-                    else "ids are whole numbers from 0 to 2^63 - 1, or text"
+                    else "ids are whole numbers from 0 to 2^63 - 1, or text: make it of larger ones"
                 )
             )
         codes.append(code)

@@ -250,7 +250,7 @@ class Rows:
         good = (values >= 0) & (values < LARGEST_ID) & (values == np.floor(values))
         if not good.all():
             first = values[int(np.argmin(good))]
-            error = LargeIdError if LARGEST_ID <= first < 2**64 else ReadError
+            error = LargeIdError if LARGEST_ID <= first < np.inf else ReadError
             problem = f"expected a whole {what} from 0 to 2^53 - 1, found"
             self._fail_first(which, good, problem, error)
         return values.astype(np.int64)

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, InvalidParameterError, StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from daskpart.collectives.transports import TRANSPORTS
@@ -40,6 +40,7 @@ from .callbacks import (
 from .checkpoints import CheckpointWriter
 from .early_stopping import Watch
 from .memory import warn_of_memory
+from .parameters import COUNT, RANKS, check_parameters
 from .plan import FitPlan, SavedPlan, described, parts_given
 from .problem import Problem
 from .progress import Measure
@@ -50,8 +51,6 @@ from .state import VALIDATION, WEIGHED, State
 from .text import Text
 from .trainer import Trainer
 
-COUNT = Interval(Integral, 1, None, closed="left")
-_RANKS = Interval(Integral, 1, 1 << 16, closed="both")  # of more the plan alone fills the memory
 _OF_FEATURES = ("n_features_in_", "feature_names_in_")
 
 
@@ -102,7 +101,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_ranks": [_RANKS, None],
+        "n_ranks": [RANKS, None],
         "transport": [StrOptions(set(TRANSPORTS))],
         "max_iter": [COUNT],
         "checkpoint_path": [str, os.PathLike, None],
@@ -497,10 +496,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _check_parameters(self) -> None:
         """Refuse parameters that cannot be used, before anything is read or computed."""
-        try:
-            self._validate_params()
-        except InvalidParameterError as error:
-            raise InputError(str(error)) from None
+        check_parameters(self)
         if self.resume and self.checkpoint_path is None:
             raise InputError("resume=True needs checkpoint_path, to know where to begin")
         if self.checkpoint_path is not None:

@@ -51,9 +51,7 @@ class LabelIndex:
         self._index: Any = None
         if labels is None:
             return
-        import pandas as pd
-
-        self._index = pd.Index(labels, tupleize_cols=False)
+        self._index = _index_of(labels)
         if not self._index.is_unique:
             twice = self._index[self._index.duplicated()].unique()
             raise InputError(f"{name} labels occur more than once: {_some(twice.to_numpy())}.")
@@ -111,7 +109,7 @@ class LabelIndex:
         if self._index.dtype.kind == "M" and wanted.dtype.kind in "OUT":
             wanted = pd.to_datetime(wanted, errors="coerce").to_numpy()
         try:
-            found = self._index.get_indexer(pd.Index(wanted, tupleize_cols=False))
+            found = self._index.get_indexer(_index_of(wanted))
         except TypeError:  # a set, say
             raise InputError(
                 f"{_some(wanted)} can be no label of a {self.name}: give a label, or a list of "
@@ -130,6 +128,14 @@ class LabelIndex:
             f"{what} unknown to the model: {_some(unknown)}; "
             f"{known}. Leave them out, or fit with data of them{instead and f', or {instead}'}."
         )
+
+
+def _index_of(labels: Any) -> pd.Index:
+    """An index of labels, each what it was; pandas makes none of half precision."""
+    import pandas as pd
+
+    is_half = getattr(labels, "dtype", None) == np.float16
+    return pd.Index(labels.astype(np.float32) if is_half else labels, tupleize_cols=False)
 
 
 def more_labels(known: np.ndarray, new: np.ndarray, what: str) -> np.ndarray:

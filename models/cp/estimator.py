@@ -27,7 +27,8 @@ from daskpart.errors import BalanceWarning, DaskpartWarning, InputError
 from daskpart.models.base.callbacks import EpochContexts, Tolerance, with_callbacks
 from daskpart.models.base.cutting import kept_cut
 from daskpart.models.base.docstrings import with_words_of_fit
-from daskpart.models.base.estimator import COUNT, DistributedEstimator
+from daskpart.models.base.estimator import DistributedEstimator
+from daskpart.models.base.parameters import COUNT
 from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.problem import check_components, share_held_out
 from daskpart.models.base.progress import Measure

@@ -23,8 +23,9 @@ from daskpart._floor.checks import finite_number
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
-from daskpart.models.base.estimator import COUNT, DistributedEstimator
+from daskpart.models.base.estimator import DistributedEstimator
 from daskpart.models.base.fitted import as_fitted
+from daskpart.models.base.parameters import COUNT
 from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.problem import canonical_rows, checked_weights, refuse_times, refused
 from daskpart.models.base.session import client_for

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from daskpart.models.base.estimator import COUNT
 from daskpart.models.base.fitted import as_fitted
+from daskpart.models.base.parameters import COUNT
 from daskpart.models.samples.estimator import SampleClassifier, SampleRegressor, is_lazy_or_file
 from daskpart.models.samples.problem import encoded
 

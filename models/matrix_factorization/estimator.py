@@ -24,8 +24,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
-from daskpart.models.base.estimator import COUNT, DistributedEstimator
+from daskpart.models.base.estimator import DistributedEstimator
 from daskpart.models.base.fitted import as_fitted
+from daskpart.models.base.parameters import COUNT
 from daskpart.models.base.plan import ROW_PARTITIONERS, FitPlan, check_partitioner
 from daskpart.models.base.problem import check_components
 from daskpart.models.base.progress import Measure

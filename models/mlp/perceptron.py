@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from daskpart.errors import InputError
-from daskpart.models.base.estimator import COUNT
 from daskpart.models.base.fitted import as_fitted
+from daskpart.models.base.parameters import COUNT
 from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
 from daskpart.models.networks.losses import Loss

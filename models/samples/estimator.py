@@ -29,8 +29,9 @@ from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.class_weights import refuse_balanced, weights_of_classes
 from daskpart.models.base.docstrings import with_words_of_fit
-from daskpart.models.base.estimator import COUNT, DistributedEstimator
+from daskpart.models.base.estimator import DistributedEstimator
 from daskpart.models.base.labels import sorting_labels
+from daskpart.models.base.parameters import COUNT
 from daskpart.models.base.plan import FitPlan
 from daskpart.models.base.problem import (
     canonical_rows,

@@ -45,7 +45,6 @@ def test_a_pipe_is_named_and_nobody_waits_for_it(tmp_path: Path, name: str) -> N
         ("u.data", "5\t7\t\t1", "expected 4 numbers in a line, found 3"),
         ("u.data", "-5\t7\t3\t1", "expected a whole user id from 0 to 2^53 - 1, found -5"),
         ("u.data", "5\t7.5\t3\t1", "expected a whole item id from 0 to 2^53 - 1, found 7.5"),
-        ("u.data", f"{2**64}\t7\t3\t1", f"from 0 to 2^53 - 1, found {2**64}"),
         ("u.data", "5\tseven\t3\t1", "expected a number, found 'seven'"),
         ("u.data", "5\t7\tgood\t1", "expected a number, found 'good'"),
         ("x.tns", "5\t-7\t3\t1", "expected a whole index of mode 2 from 0 to 2^53 - 1, found -7"),

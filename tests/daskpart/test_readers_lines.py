@@ -121,6 +121,17 @@ def read_text(tmp_path: Path, text: str, name: str = "ratings.csv") -> pd.DataFr
     return as_matrix(daskpart.read(path)).to_frame()
 
 
+@pytest.mark.parametrize("large", [2**63, 2**64, 2**70])
+def test_ids_beyond_64_bits_can_be_text(tmp_path: Path, large: int) -> None:
+    """Which the error did not say, or it spoke of 2^53."""
+    path = write(tmp_path / "ratings.csv", f"user,item,rating\n5,1,2\n{large},1,3\n")
+    wanted = f"line 3 .*found '{large}'; if ids are text, say text_ids=True"
+    with pytest.raises(ReadError, match=wanted):
+        daskpart.read(path)
+    found = daskpart.read(path, text_ids=True)["user"].values
+    assert found.tolist() == sorted(["5", str(large)])
+
+
 def test_a_column_is_what_its_name_says(tmp_path: Path) -> None:
     """Not what its place says, where these differ."""
     found = read_text(tmp_path, "movie,user,minutes\n1,7,4\n2,8,5\n")

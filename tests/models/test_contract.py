@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from sklearn.base import clone
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.estimator_checks import check_estimator
 
 import daskpart
@@ -209,6 +210,16 @@ def test_a_plan_or_a_fit_that_fails_leaves_the_model_as_it_was(case, monkeypatch
 def test_ranks_that_no_machine_has_are_refused_at_once(case):
     with pytest.raises(InputError, match=r"'n_ranks'.*\[1, 65536\].*Got 10000000"):
         case.make(n_ranks=10**12).fit(*case.data())
+
+
+def test_a_bool_is_no_number(case):
+    """It went through as 1 or 0, or to an error of Python's."""
+    model = case.make()
+    for name, allowed in type(model)._parameter_constraints.items():
+        ranges = [each for each in allowed if isinstance(each, Interval)]
+        if ranges and "boolean" not in allowed and name in model.get_params():
+            with pytest.raises(InputError, match=rf"{name}\b.* True"):
+                case.make(**{name: True}).fit(*case.data())
 
 
 def test_ranks_that_are_not_said_are_those_of_the_partition(case):

@@ -107,6 +107,14 @@ def test_scalars_of_numpy_are_kept_as_the_numbers_and_texts_that_they_are(given_
     assert [hash(label) for label in found] == [hash(label) for label in labels]
 
 
+def test_numbers_of_half_precision_are_found():
+    """pandas makes no index of them, which was said in its own words."""
+    short = np.array([3, 5], np.float16)
+    for known, asked in (([5, 3], short), (short, [3, 5]), (short, short)):
+        index = LabelIndex(np.asarray(known), 2, "user")
+        assert index.take(index.positions(asked)).tolist() == [3, 5]
+
+
 def test_labels_of_other_types_are_refused():
     zones = pd.Timestamp("2020", tz="UTC"), pd.Timestamp("2020", tz="Europe/Berlin")
     for strange in ((1, 2), b"a"), zones, (date(2020, 1, 1), "x"):
