@@ -248,6 +248,21 @@ def refuse_fill_value(array: Any) -> None:
         )
 
 
+def refuse_dense_rows(records: Sequence[Any], indices: pandas.DataFrame) -> None:
+    """Refuse lists of numbers of which an index is a fraction (InputError).
+
+    They are the rows of a dense array, of which nobody can tell whether zeros are known.
+    """
+    for name, column in indices.items():
+        if isinstance(records[0], list) and column.dtype.kind == "f" and (column % 1 > 0).any():
+            found = records[int(np.argmax(column % 1 > 0))]
+            raise InputError(
+                f"a list of lists was given, of which {found!r} would have a fraction as its "
+                f"{name}: a list is read as records, an entry each. Of the rows of a dense array "
+                "give sparse.COO.from_numpy(numpy.array(rows)), which keeps what is not zero"
+            )
+
+
 def as_labels(labels: Any) -> npt.NDArray[Any]:
     """Labels as an array: text as numpy's own text, objects of one kind of number or time as such.
 

@@ -37,6 +37,7 @@ from .coordinates import (
     merged,
     ranked,
     refuse_dense_chunks,
+    refuse_dense_rows,
     refuse_fill_value,
     refuse_nonfinite,
     refuse_outside,
@@ -233,7 +234,9 @@ def as_frame(data: Any) -> Any:
         )
     import pandas
 
-    return pandas.DataFrame(data, columns=None if named else [*_RECORD[:length]])
+    frame = pandas.DataFrame(data, columns=None if named else [*_RECORD[:length]])
+    refuse_dense_rows(data, frame.iloc[:, :2])
+    return frame
 
 
 def is_dask_frame(data: Any) -> bool:

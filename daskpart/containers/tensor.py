@@ -39,6 +39,7 @@ from .coordinates import (
     is_a,
     merged,
     refuse_dense_chunks,
+    refuse_dense_rows,
     refuse_fill_value,
     refuse_nonfinite,
     refuse_outside,
@@ -143,7 +144,7 @@ def as_tensor(
         of fractions has the values (whole numbers in it, before a last column of numbers, may be
         years: refused), and every other column names the indices of a mode; a column of categories
         has all of them as its labels. Or a list of records: dicts with such keys, or
-        ``(index, …, value)``.
+        ``(index, …, value)``; so is a list of lists, which is never taken for a dense array.
     shape : sequence of int, optional
         Extents, where they differ from the container's or from the largest indices of the file.
     values : array of shape (n,), optional
@@ -305,7 +306,9 @@ def _as_frame(data: Any) -> pandas.DataFrame:
             f"index for each of two modes or more, and all alike{first}"
         )
     names = [*(f"mode_{mode}" for mode in range(min(lengths) - 1)), "value"]
-    return pandas.DataFrame.from_records(records, columns=names)
+    frame = pandas.DataFrame.from_records(records, columns=names)
+    refuse_dense_rows(records, frame.iloc[:, :-1])
+    return frame
 
 
 def columns_of(data: Any, values: Any = None) -> tuple[pandas.DataFrame, npt.NDArray[Any]]:

@@ -258,7 +258,8 @@ class CPDecomposition(CPModel, DistributedEstimator):
             sparse.COO or GCXS of order 2 or more, scipy.sparse, a Dask array of sparse blocks, an
             xarray.DataArray over one of these (dims and coordinates carry over to the factors), the
             path of a FROSTT ``.tns`` file, which may be compressed, a DataFrame with a column of
-            labels for each mode and one of values, or a list of records ``(index, …, value)``.
+            labels for each mode and one of values, or a list of records ``(index, …, value)``, as
+            which a list of lists is read, too.
         y : array of shape (n,), optional
             Values of a DataFrame all of whose columns are modes; else ignored.
         validation : container, optional

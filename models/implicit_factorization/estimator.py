@@ -450,14 +450,33 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
             return rows
         gram = np.empty((other.shape[1], other.shape[1]))
         gram_of(other, len(other), gram)
-        n_sweeps = _EXACT_SWEEPS if self.nonnegative else 0
-        replace(self._solving(), solver="cholesky", n_sweeps=n_sweeps)(events, other, gram, rows)
-        if self.nonnegative and (steep := events.rows_from(_STEEP)).size:
+        if not self.nonnegative:
+            return self._signed_rows(events, other, gram)
+        solve = replace(self._solving(), solver="cholesky", n_sweeps=_EXACT_SWEEPS)
+        solve(events, other, gram, rows)
+        if (steep := events.rows_from(_STEEP)).size:
             ridge = self.regularization * np.diff(events.pointer) ** self.frequency_exponent
             for row, left, right in _systems(events, steep, other.astype(np.float64)):
                 left += ridge[row] * np.eye(len(left))
                 rows[row] = nonnegative_rows(left[None], right[None])[0]
         return rows
+
+    def _signed_rows(self, events: Events, other: np.ndarray, gram: np.ndarray) -> np.ndarray:
+        """All in float64, which costs no more here, and no later iteration makes up for rounding.
+
+        In float32 counts of 10⁵ may leave a row nowhere near its minimum.
+        """
+        rows = np.zeros((events.n_owned, other.shape[1]))
+        solve = replace(self._solving(), solver="cholesky", n_sweeps=0)
+        solve(events, other.astype(np.float64), gram, rows)
+        n_singular = int(np.isnan(rows[:, 0]).sum())
+        if n_singular:
+            raise InputError(
+                f"{n_singular} of {len(rows)} new rows cannot be solved, as alpha times the counts "
+                f"goes up to {events.weights.max():g}, or the regularization is too weak. Lower "
+                "alpha, or scale the counts, as by their logarithm"
+            )
+        return rows.astype(np.float32)
 
 
 def _least_norm(events: Events, other: np.ndarray, rows: np.ndarray) -> None:

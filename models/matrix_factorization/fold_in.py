@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from daskpart._floor.blas import one_blas_thread
+from daskpart.errors import InputError
 from daskpart.models.optimisation.nonnegative import nonnegative_rows
 
 from .kernels.scoring import normal_equations, solve_equations
@@ -20,6 +21,7 @@ _BLOCK_WORDS = 1 << 23  # float64 words of one block of equations: 64 MB
 
 
 @one_blas_thread
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is refused at the end
 def solve_rows(
     pointer: np.ndarray,
     columns: np.ndarray,
@@ -53,6 +55,11 @@ def solve_rows(
     -------
     rows : float32 ndarray of shape (n, F)
     row_bias : float32 ndarray of shape (n,)
+
+    Raises
+    ------
+    InputError
+        For ratings so large that float32 cannot hold the rows.
     """
     n_rows, n_components = pointer.size - 1, factors.n_components
     n_unknowns = n_components + int(biases)
@@ -81,6 +88,11 @@ def solve_rows(
     solution[:, :n_components] *= of_users
     solution[:, n_components] *= factors.unit
     rows = solution.astype(np.float32)
+    if not np.isfinite(rows).all():
+        raise InputError(
+            f"new ratings go up to {np.abs(values).max():g} in size, and their factors beyond the "
+            "range of float32 (3e38): give them in the unit of the ratings of the fit"
+        )
     return np.ascontiguousarray(rows[:, :n_components]), rows[:, n_components].copy()
 
 

@@ -55,7 +55,7 @@ from daskpart.readers import ExamplesFile
 
 from .file_answers import answers_of_file
 from .files import FileSamples, check_file, classes_of, label_mass
-from .lazy import answered, lazy_rows, whole_vector
+from .lazy import answered, lazy_rows, whole_targets
 from .problem import (
     LazySamples,
     Samples,
@@ -259,12 +259,10 @@ class SampleModel(DistributedEstimator):
             if names is not None:
                 self.feature_names_in_ = names
         n_samples = rows.shape[0]
-        y = whole_vector(dense_targets(y), n_samples, "y", columns=self._several_targets)
+        y = whole_targets(dense_targets(y), n_samples, self._several_targets)
         if is_classifier(self):
             refuse_missing(y)
-        if sample_weight is not None:
-            sample_weight = whole_vector(sample_weight, n_samples, "sample_weight")
-        weight = checked_weights(sample_weight, y)
+        weight = checked_weights(in_memory(sample_weight, "sample weights"), y)
         target, n_outputs, classes = self._targets(y, classes)
         weight, class_weights = self._weights(weight, y, classes, class_weights)
         return LazySamples(rows, target, n_outputs, weight, classes, class_weights, names)

@@ -65,8 +65,8 @@ def lazy_rows(X: Any, *, known_length: bool = True) -> tuple[Any, NDArray[Any] |
     return array, names
 
 
-def whole_vector(values: Any, length: int, name: str, columns: bool = False) -> NDArray[Any]:
-    """A target or weights in this process, checked; targets may have several columns.
+def whole_targets(values: Any, length: int, several: bool) -> NDArray[Any]:
+    """Targets in this process, checked; of a sample one, or `several`, a column each.
 
     Raises
     ------
@@ -74,17 +74,17 @@ def whole_vector(values: Any, length: int, name: str, columns: bool = False) -> 
         For another length or shape, NaN, infinity, masked values, or complex numbers.
     """
     values = values.compute() if is_dask_collection(values) else values
-    refuse_masked(values, name)
+    refuse_masked(values, "targets")
     found = with_missing(values)
     if found.ndim == 2 and found.shape[1] == 1:
         found = found[:, 0]
-    if found.shape[:1] != (length,) or found.ndim > 1 + columns:
-        raise InputError(f"{name} has shape {found.shape}, X has {length} samples")
+    if found.shape[:1] != (length,) or found.ndim > 1 + several:
+        raise InputError(f"y has shape {found.shape}, X has {length} samples")
     if found.dtype.kind == "c":
-        raise InputError(f"{name} holds complex numbers: give real ones")
+        raise InputError("y holds complex numbers: give real ones")
     if found.dtype.kind == "f" and not np.isfinite(found).all():
         where = int(np.argwhere(~np.isfinite(found))[0, 0])
-        raise InputError(f"{name}[{where}] is {found[where]}: NaN and infinity are not allowed")
+        raise InputError(f"y[{where}] is {found[where]}: NaN and infinity are not allowed")
     return found
 
 

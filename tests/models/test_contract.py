@@ -219,7 +219,7 @@ def test_a_bool_is_no_number(case):
         ranges = [each for each in allowed if isinstance(each, Interval)]
         if ranges and "boolean" not in allowed and name in model.get_params():
             with pytest.raises(InputError, match=rf"{name}\b.* True"):
-                case.make(**{name: True}).fit(*case.data())
+                case.make().set_params(**{name: True}).fit(*case.data())
 
 
 def test_ranks_that_are_not_said_are_those_of_the_partition(case):

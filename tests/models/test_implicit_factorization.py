@@ -200,37 +200,6 @@ def test_ranks_have_as_much_to_solve_for_their_items(n_ranks):
     assert held.max() < 1.01 * held.mean()
 
 
-def test_new_users_are_solved_as_those_of_the_fit():
-    X = counts()
-    fitted = model(solver="cholesky").fit(X)
-    H = fitted.item_factors_.values.astype(float)
-    rows = fitted.transform(X).values
-    expected = exact_rows(X.toarray().astype(float), H, 1.0, 0.01, 0.0)
-    np.testing.assert_allclose(rows, expected, atol=1e-4)
-    new = fitted.recommend_new(X[:3], n=4)
-    assert len(new) == 12
-    seen = {(u, i) for u, i in zip(*X[:3].nonzero(), strict=True)}
-    assert not seen & set(zip(new["user"], new["item"], strict=True))
-
-
-@pytest.mark.parametrize("most", [5, 1e4, 1e7])
-def test_nonnegative_rows_of_new_users_are_exact(most):
-    """Components that are much alike, or counts far apart, take coordinate descent many sweeps."""
-    X, random = counts(), np.random.default_rng(0)
-    X.data = np.exp(random.uniform(0, np.log(most), X.nnz)).round()
-    fitted = model(solver="cholesky", nonnegative=True, max_iter=1).fit(X)
-    H = random.random((40, 1)) + 0.6 * random.random((40, 5))
-    fitted.state_.item_factors[:] = H
-    rows = fitted.transform(X).values
-    for row, user in zip(rows, X.toarray().astype(float), strict=True):
-        root = np.sqrt(1 + user)  # of the confidences
-        system = np.vstack((root[:, None] * H, 0.1 * np.eye(5)))  # the square of 0.1 is λ
-        best, _ = scipy.optimize.nnls(system, np.append(root * (user > 0), np.zeros(5)))
-        np.testing.assert_allclose(row, best, atol=5e-4)
-        excess = np.linalg.norm(system @ (row - best))
-        assert excess <= 1e-4 * np.linalg.norm(root * (user > 0))
-
-
 @pytest.mark.parametrize("options", [{"alpha": 3.0}, {"solver": "cholesky", "nonnegative": True}])
 def test_partial_fit_takes_new_users_and_items(options):
     X = counts().tocoo()
@@ -539,37 +508,7 @@ def events_of(X, row, largest):
     return Events(X.indptr.astype(np.int64), X.indices.astype(np.int32), weights)
 
 
-def test_new_rows_without_a_penalty_are_of_least_norm():
-    """More components than items: many rows are as good, and the equations are singular."""
-    random = np.random.default_rng(0)
-    users, items = random.integers(0, 12, 40), random.integers(0, 3, 40)
-    known = pd.DataFrame({"user": users, "item": items}).drop_duplicates()
-    model = daskpart.ImplicitFactorization(8, regularization=0, n_ranks=1, max_iter=3).fit(known)
-    new = pd.DataFrame({"user": [99], "item": [0]})
-    (row,) = np.asarray(model.transform(new), np.float64)
-    H, wanted = model.state_.item_factors.astype(float), np.eye(3)[0]
-    weights = 1 + model.alpha * wanted
-    best = np.linalg.lstsq(H * np.sqrt(weights)[:, None], wanted * np.sqrt(weights), rcond=1e-6)[0]
-    np.testing.assert_allclose(row, best, rtol=1e-2, atol=1e-3)
-    model.partial_fit(new)
-    assert model.state_.is_finite() and np.isfinite(model.new_rows_distance_)
-
-
 def test_a_count_below_zero_is_not_summed_away():
     events = pd.DataFrame({"user": [*"aab"], "item": [1, 1, 2], "count": [-1.0, 3.0, 1.0]})
     with pytest.raises(InputError, match="counts go down to -1"):
         model(rating="count").fit(events)
-
-
-def test_nonnegative_rows_converge_however_many_sweeps_it_takes():
-    options = {"nonnegative": True, "alpha": 40.0, "regularization": 1e-6, "max_iter": 20}
-    X = counts()
-    fitted = model(solver="cholesky", **options).set_params(n_components=32).fit(X)
-    H = fitted.state_.item_factors.astype(float)
-    rows = fitted.transform(X).values
-    for row, user in zip(rows, X.toarray().astype(float), strict=True):
-        root = np.sqrt(1 + 40 * user)
-        system = np.vstack((root[:, None] * H, 1e-3 * np.eye(32)))
-        goal = np.append(root * (user > 0), np.zeros(32))
-        best, _ = scipy.optimize.nnls(system, goal, maxiter=10_000)
-        assert np.linalg.norm(row - best) <= 1e-3 * np.linalg.norm(best)

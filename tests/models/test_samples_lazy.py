@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dask.array
 import numpy as np
 import pandas as pd
 import pytest
@@ -125,3 +126,23 @@ def test_masked_values_are_not_unmasked():
             nothing_hidden.predict(rows)
         with pytest.raises(InputError, match="hold 1 masked"):
             nothing_hidden.score(X, y)
+
+
+@pytest.mark.parametrize("shape", [(60, 1), (60, 2), (1, 60), (59,), (), None])
+def test_weights_have_one_shape_in_memory_and_lazily(shape):
+    """A column was taken lazily alone, and one number in memory alone."""
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(60, 3)), random.integers(0, 2, 60)
+    weight = 2.0 if shape is None else np.ones(shape)
+    rows = [dask.array.from_array(each, chunks=20) for each in (X, y)]
+    if shape is None:
+        one, other = (
+            LogisticRegression(n_ranks=1, max_iter=2).fit(*given, sample_weight=weight)
+            for given in ((X, y), rows)
+        )
+        np.testing.assert_array_equal(one.coef_, other.coef_)
+        return
+    lazy = dask.array.from_array(weight) if weight.ndim else weight
+    for given, of_them in (((X, y), weight), (rows, weight), (rows, lazy)):
+        with pytest.raises(InputError, match=r"1D array or scalar|shape|1 dimension"):
+            LogisticRegression(n_ranks=1).fit(*given, sample_weight=of_them)

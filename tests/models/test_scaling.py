@@ -148,6 +148,17 @@ def in_chunks(X):
     return dask.array.from_array(array, chunks=(X.shape[0] // 2, X.shape[1]))
 
 
+@pytest.mark.parametrize("rating", [3e38, 1e300])
+def test_new_rows_beyond_float32_are_refused(rating):
+    """Their factors became infinite, with a warning of NumPy's."""
+    X = table(lambda z: 1e-9 * z)
+    fitted = model().fit(X)
+    X.data[:] = rating
+    for call in (fitted.transform, fitted.recommend_new):
+        with pytest.raises(InputError, match=r"new ratings go up to .*beyond the range of float32"):
+            call(X)
+
+
 @pytest.mark.parametrize("largest", [1e-300, 1e-46, 1e-40])
 @pytest.mark.parametrize("held", [in_memory, in_chunks])
 def test_values_that_float32_rounds_off_are_refused(held, largest):

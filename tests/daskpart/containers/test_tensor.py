@@ -220,3 +220,11 @@ def test_an_index_0_in_a_one_based_file_is_said(shared_data: Path) -> None:
     with pytest.warns(DaskpartWarning, match="mode 4 holds the index 0"):
         tensor = as_tensor(shared_data / "tensors" / "splatt-small4_zeroidx.tns.gz")
     assert tensor.shape == (2, 2, 3, 3) and tensor.nnz == 8
+
+
+@pytest.mark.parametrize("read", [as_tensor, as_matrix])
+def test_rows_of_a_dense_array_are_no_records(read):
+    """They were read as such, with fractions as indices."""
+    with pytest.raises(InputError, match=r"\[1.0, 0.5, 2.0\] would have a fraction as its"):
+        read([[1.0, 0.0, 3.0], [1.0, 0.5, 2.0]])
+    assert read([[1.0, 0.0, 3.5], [1, 1, 2.0]]).nnz == 2
