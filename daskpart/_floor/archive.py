@@ -34,6 +34,9 @@ from .atomic import kept_words, partial_of, remove, remove_left_behind
 from .checks import path_text
 from .checksum import checksum
 
+# of other reasons, such as a folder that may not be written to, what is free says nothing
+_NO_SPACE = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
+
 SUFFIXES = (".npz", ".zarr")
 _HEADER = "header"
 _FORMAT = 1
@@ -226,11 +229,14 @@ def _or_untouched(target: Path, partial: Path, n_bytes: int) -> Iterator[None]:
 def _refusal(target: Path, n_bytes: int, error: OSError) -> str:
     while isinstance(error.__cause__, OSError):  # of a file in the folder: what the disk said
         error = error.__cause__
+    words = f"{target} was not written: {error.strerror or error}"
+    if error.errno not in _NO_SPACE:
+        return f"{words}; {kept_words(target)}."
     folder = next(parent for parent in target.absolute().parents if parent.exists())
     free = shutil.disk_usage(folder).free
     return (
-        f"{target} was not written: {error.strerror or error}. It needs {n_bytes / 1e6:,.1f} MB, "
-        f"{free / 1e6:,.1f} MB are free in {folder}; {kept_words(target)}."
+        f"{words}. It needs {n_bytes / 1e6:,.1f} MB, {free / 1e6:,.1f} MB are free in {folder}; "
+        f"{kept_words(target)}."
     )
 
 

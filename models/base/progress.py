@@ -3,6 +3,7 @@
     terminal or notebook, rich there    fit ━━━━━━━━━━╸      12/20  train 0.8312  validation 0.8904
     terminal, no rich                   fit  [######----]    12/20  train 0.8312  …
     forced, not a terminal              epoch 12/20  train RMSE 0.8312  validation RMSE 0.8904
+                                        (of many epochs some dozens)
     otherwise                           (nothing)
 
 All wait `delay` seconds before the first sign, so that short fits stay quiet.
@@ -23,6 +24,7 @@ from daskpart._floor.tables import fixed
 
 _LEAST, _VAST = 1e-3, 1e9
 _BAR = 36  # columns
+_FIRST, _LINES = 10, 50  # of a fit with more than so many epochs the first, and about as many more
 
 
 @dataclass(frozen=True)
@@ -97,18 +99,35 @@ class Display:
 
 
 class Lines(Display):
-    """One line an epoch, for logs."""
+    """A line an epoch, for logs; of a fit with many not all, but the first and the last."""
 
     def open(self, first_epoch: int, last_epoch: int) -> None:
         """Start the clock of the delay."""
         super().open(first_epoch, last_epoch)
         self._visible_from = time.monotonic() + self.delay
+        self._each = max(-(-last_epoch // _LINES), 1)
+        self._left_out: dict[str, Any] | None = None
 
     def update(self, row: dict[str, Any]) -> None:
-        """Print the line."""
-        if time.monotonic() >= self._visible_from:
-            with suppress(OSError):  # who read it may have gone: no reason to end
-                print(describe(row, self.last_epoch, self.measures), file=self.file, flush=True)
+        """Print the line, if it is due."""
+        if time.monotonic() < self._visible_from:
+            return
+        epoch = int(row["epoch"])
+        few = epoch <= self.first_epoch + _FIRST
+        if few or epoch % self._each == 0 or epoch == self.last_epoch:
+            self._print(row)
+        else:
+            self._left_out = row
+
+    def close(self) -> None:
+        """Print the last one, of a fit that ended before it was due."""
+        if self._left_out is not None:
+            self._print(self._left_out)
+
+    def _print(self, row: dict[str, Any]) -> None:
+        self._left_out = None
+        with suppress(OSError):  # who read it may have gone: no reason to end
+            print(describe(row, self.last_epoch, self.measures), file=self.file, flush=True)
 
 
 class Bar(Display):

@@ -289,6 +289,21 @@ def test_progress_is_silent_where_nobody_looks(capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize(
+    ("max_iter", "n_done", "most"), [(50, 50, 50), (1000, 1000, 61), (1000, 33, 13)]
+)
+def test_a_log_of_many_epochs_has_some_dozens_of_lines(max_iter, n_done, most):
+    file = io.StringIO()
+    display = progress.display_for(file, True, 0.0, ())
+    display.open(0, max_iter)
+    for epoch in range(1, n_done + 1):
+        display.update({"epoch": epoch})
+    display.close()
+    told = [int(line.split()[1].partition("/")[0]) for line in file.getvalue().splitlines()]
+    assert told == sorted(set(told)) and len(told) <= most
+    assert told[:10] == [*range(1, 11)] and told[-1] == n_done
+
+
 def test_progress_prints_lines_when_forced():
     file = io.StringIO()
     Toy(max_iter=2, own=[TrainingProgress(force=True, delay=0, file=file)]).fit()

@@ -137,7 +137,7 @@ def test_weights_have_one_shape_in_memory_and_lazily(shape):
     rows = [dask.array.from_array(each, chunks=20) for each in (X, y)]
     if shape is None:
         one, other = (
-            LogisticRegression(n_ranks=1, max_iter=2).fit(*given, sample_weight=weight)
+            LogisticRegression(n_ranks=1, tol=1).fit(*given, sample_weight=weight)
             for given in ((X, y), rows)
         )
         np.testing.assert_array_equal(one.coef_, other.coef_)

@@ -202,6 +202,14 @@ def test_a_disk_that_refuses_says_how_much_is_needed(tmp_path, suffix):
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
 
 
+def test_a_disk_that_may_not_be_written_to_says_nothing_of_space(tmp_path, monkeypatch):
+    """It said how many MB were free, which were many."""
+    refused = PermissionError(errno.EACCES, "Permission denied")
+    monkeypatch.setattr(archive.np, "savez", _StopsHalfWay(refused))
+    with pytest.raises(OSError, match=r"Permission denied; nothing was left there\.$"):
+        make_factors(seed=1).save(tmp_path / "run.npz")
+
+
 def test_a_folder_killed_between_the_two_renames_is_still_read(tmp_path):
     path = tmp_path / "run.zarr"
     make_factors(seed=1).save(path)
