@@ -346,6 +346,7 @@ def _run(job: _Job, estimator: Any, place: MpiPlace) -> int:
     from .cluster import begin_to_import, check_cluster, is_there_before, run_on
 
     estimator._check_parameters()
+    estimator._check_checkpoints()
     check_cluster(job.cluster, job.workers, estimator.transport, place)
     _check_output(job)
     check_out(job.out, *_sources(job))  # else that is told after hours of training

@@ -17,6 +17,7 @@ from daskpart._floor.tables import fixed
 from daskpart._floor.words import counted, from_to
 from daskpart.errors import InputError
 from daskpart.parsa import ParsaResult, partition
+from daskpart.parsa.sources import checked_limit
 from daskpart.readers.detection import detect
 from daskpart.readers.streams import location
 
@@ -35,6 +36,7 @@ def run(settings: CutSettings, memory_limit: str) -> None:
         raise InputError(
             f"--memory-limit needs --method parsa, not {settings.method}: the others hold all data"
         )
+    checked_limit(memory_limit)  # before the file is looked at
     path = location(settings.data)
     if "://" not in path and not os.path.exists(path):
         raise InputError(f"{path}: no such file; --memory-limit is for libsvm files")

@@ -72,7 +72,7 @@ def blocks_of(
     InputError
         Blocks that are made already are wanted in another number; the limit is too low.
     """
-    limit = None if memory_limit is None else _checked_limit(memory_limit)
+    limit = None if memory_limit is None else checked_limit(memory_limit)
     path = location(data) if isinstance(data, str | PathLike) else None
     if path is not None and os.path.isdir(path):
         data, path = BlockFolder(path), None
@@ -170,7 +170,7 @@ def _size_of_graph(graph: Bipartite | Blocks) -> Size:
     return Size(graph.n_data, graph.n_parameters, graph.n_edges)
 
 
-def _checked_limit(limit: Any) -> int:
+def checked_limit(limit: Any) -> int:
     try:
         n_bytes = parse_bytes(limit)
     except (ValueError, TypeError, AttributeError, OverflowError) as error:

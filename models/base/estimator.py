@@ -381,6 +381,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         self._check_parameters()
         if plan is not None and not isinstance(plan, FitPlan):
             raise InputError(f"plan is a {type(plan).__name__}: give what plan(X) returned")
+        self._check_checkpoints(one_step)
         kept = self._checkpoints().latest() if self.resume and not one_step else None
         seed = self._seed(kept) if plan is None else plan.random_state
         reader = self._reader(goes_on=one_step)
@@ -502,6 +503,12 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         if self.checkpoint_path is not None:
             self._checkpoints().check_folder()  # a path of another suffix is refused, too
         self._check()
+
+    def _check_checkpoints(self, one_step: bool = False) -> None:
+        """Refuse checkpoints of another fit before anything is read or planned (InputError)."""
+        if self.checkpoint_path is not None and (one_step or not self.resume):
+            goes_on = (one_step or self.warm_start) and hasattr(self, "state_")
+            self._checkpoints().check_free(self.state_.at_last().epoch if goes_on else 0)
 
     def _planned(
         self, problem: Any, seed: int, transport: str | None, client: Any, kept: Any

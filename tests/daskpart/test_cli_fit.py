@@ -175,6 +175,9 @@ def test_resumed_fit_has_the_bits_of_an_unbroken_one(tmp_path, rating_file, caps
     assert np.array_equal(one.item_factors_, other.item_factors_)
     assert run_cli(*arguments, "--regularization", 0.5, *checkpoint, "--resume") == 2
     assert "belongs to another fit" in capsys.readouterr().err
+    assert run_cli(*arguments, "--max-iter", 2, *checkpoint) == 2
+    told = capsys.readouterr()
+    assert "is of a later epoch than 0" in told.err and "planning" not in told.out
 
 
 def test_divergence_keeps_the_last_finite_state_and_exits_with_1(

@@ -55,12 +55,15 @@ def test_the_folder_holds_what_the_function_gives(path, tmp_path, run_cli, capsy
     [
         (("--memory-limit", "1GB"), "needs --method parsa, not auto"),
         (("--memory-limit", "much", "--method", "parsa"), "memory_limit is 'much'"),
+        (("--memory-limit", "2XB", "--method", "parsa"), "memory_limit is '2XB'"),
         (("--memory-limit", "1kB", "--method", "parsa"), "are needed"),
     ],
 )
 def test_what_cannot_be_used_is_one_line(path, arguments, words, run_cli, capsys):
     assert run_cli("partition", path, *arguments) == 2
-    assert words in capsys.readouterr().err
+    told = capsys.readouterr()
+    assert words in told.err
+    assert ("dealing" in told.out) == (words == "are needed")  # which only the file can tell
 
 
 def test_a_missing_file_is_one_line(tmp_path, run_cli, capsys):

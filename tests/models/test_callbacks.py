@@ -207,6 +207,19 @@ def test_checkpoints_of_another_fit_are_refused_before_training(tmp_path):
     assert toy.state_.epoch == 0  # nothing was trained
 
 
+def test_checkpoints_of_another_fit_are_refused_before_planning(tmp_path, monkeypatch):
+    X = scipy.sparse.random_array((30, 20), density=0.3, random_state=0)
+    options = {"n_ranks": 2, "transport": "local", "checkpoint_path": tmp_path / "run.npz"}
+    whole = daskpart.MatrixFactorization(2, max_iter=4, warm_start=True, **options).fit(X)
+    whole.set_params(max_iter=1).fit(X)  # its own are no other fit's
+    assert whole.state_.epoch == 5
+    other = daskpart.MatrixFactorization(2, max_iter=2, **options)
+    monkeypatch.setattr(type(other), "_make_plan", lambda *_, **__: 1 / 0)
+    for call in (other.fit, other.partial_fit):
+        with pytest.raises(InputError, match=r"epoch-000005.npz is of a later epoch than 0"):
+            call(X)
+
+
 @pytest.mark.parametrize("path", ["file/run.npz", "file", "file/below"])
 def test_a_checkpoint_path_that_cannot_be_is_told_before_anything_is_planned(path, tmp_path):
     (tmp_path / "file").write_text("of somebody")
