@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from dask.base import is_dask_collection
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, issparse
 
@@ -103,6 +104,13 @@ def refuse_times_as_targets(y: NDArray[Any]) -> None:
         raise InputError(f"y holds times ({y.dtype}): give numbers, such as days")
 
 
+def in_memory(values: Any, what: str) -> Any:
+    """What a Dask collection holds; anything else as it is (InputError for masked values)."""
+    found = values.compute() if is_dask_collection(values) else values
+    refuse_masked(found, what)
+    return found
+
+
 def checked_weights(sample_weight: Any, samples: Any) -> NDArray[np.float64]:
     """A weight for each of some samples; None: all are 1.
 
@@ -114,7 +122,7 @@ def checked_weights(sample_weight: Any, samples: Any) -> NDArray[np.float64]:
     """
     from sklearn.utils.validation import _check_sample_weight  # not for ranks
 
-    refuse_masked(sample_weight, "sample weights")
+    sample_weight = in_memory(sample_weight, "sample weights")
     if getattr(getattr(sample_weight, "dtype", None), "kind", "") in ("m", "M"):
         raise InputError(f"sample_weight holds times ({sample_weight.dtype}): give numbers")
     try:

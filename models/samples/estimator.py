@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from dask.base import is_dask_collection
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
@@ -37,6 +36,7 @@ from daskpart.models.base.problem import (
     canonical_rows,
     checked_weights,
     dense_targets,
+    in_memory,
     is_lazy,
     numbers_to_learn,
     refuse_times,
@@ -262,7 +262,7 @@ class SampleModel(DistributedEstimator):
         y = whole_targets(dense_targets(y), n_samples, self._several_targets)
         if is_classifier(self):
             refuse_missing(y)
-        weight = checked_weights(in_memory(sample_weight, "sample weights"), y)
+        weight = checked_weights(sample_weight, y)
         target, n_outputs, classes = self._targets(y, classes)
         weight, class_weights = self._weights(weight, y, classes, class_weights)
         return LazySamples(rows, target, n_outputs, weight, classes, class_weights, names)
@@ -416,13 +416,6 @@ def plain_rows(X: Any) -> Any:
 def is_lazy_or_file(X: Any) -> bool:
     """Whether rows are answered for where they are, or as they are read."""
     return is_lazy(X) or isinstance(X, ExamplesFile)
-
-
-def in_memory(values: Any, what: str) -> Any:
-    """What a Dask collection holds; anything else as it is (InputError for masked values)."""
-    found = values.compute() if is_dask_collection(values) else values
-    refuse_masked(found, what)
-    return found
 
 
 def _targets_in_words(problem: Samples) -> str:

@@ -306,6 +306,9 @@ def test_masked_features_and_masks_are_not_unmasked():
         fitted.score(features(), labels(), mask=mask)
     with pytest.raises(InputError, match="sample weights hold 3 masked"):
         fitted.score(features(), labels(), sample_weight=mask)
+    lazy = dask.array.from_array(mask)
+    with pytest.raises(InputError, match="sample weights hold 3 masked"):
+        fitted.score(features(), labels(), sample_weight=lazy)
     edges = np.ma.masked_array(np.array(graph().nonzero()).T, mask=False)
     edges[0, 1] = np.ma.masked
     with pytest.raises(InputError, match="edges hold 1 masked"):

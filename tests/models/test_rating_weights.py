@@ -151,6 +151,22 @@ def test_labelled_weights_go_to_the_ratings_of_their_names():
         _model().fit(ratings[:5], sample_weight=weights[:5].T)
 
 
+def test_weights_by_the_lines_of_a_table_in_another_order_are_refused():
+    """They went by their order, whatever their index said."""
+    rows, items = (ratings := _ratings()).coords
+    table = pd.DataFrame({"user": rows, "item": items, "rating": ratings.data})
+    weight = pd.Series(1 + np.arange(len(table)) % 3, table.index)
+    turned = weight[::-1]
+    with pytest.raises(InputError, match="has the index of X in another order"):
+        _model().fit(table, sample_weight=turned)
+    fits = [
+        _model().fit(table, sample_weight=given)
+        for given in (weight, turned[table.index], weight.set_axis(weight.index + 7))
+    ]
+    for other in fits[1:]:
+        np.testing.assert_array_equal(other.user_factors_, fits[0].user_factors_)
+
+
 def test_a_heavy_rating_is_met_more_closely():
     ratings = _ratings()
     ratings.data[:] = np.random.default_rng(3).normal(3, 1, ratings.nnz)
