@@ -51,13 +51,13 @@ from daskpart.partitions import Partition
 
 from .als import SWEEPS, Events, Solve
 from .growing import grown
-from .kernels.solving import gram_of
+from .kernels.solving import UNMOVED, gram_of
 from .plan import ImplicitPlan, events_of_ranks, plan_fit
 from .state import ImplicitState
 from .text import ImplicitText
 
 _EXACT_SWEEPS = 5000  # of coordinate descent from 0, at most: no other iteration moves these rows
-_STEEP = 2.0**12  # α · count from which so many may be too few, and active sets are exact
+_STEEP = 2.0**12  # α · count from which float32 is too coarse, and active sets are exact
 _SINGULAR = 1e-10  # of the largest eigenvalue, below which one is taken for 0
 
 
@@ -454,9 +454,13 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
             return self._signed_rows(events, other, gram)
         solve = replace(self._solving(), solver="cholesky", n_sweeps=_EXACT_SWEEPS)
         solve(events, other, gram, rows)
-        if (steep := events.rows_from(_STEEP)).size:
+        found = rows.copy()
+        replace(solve, n_sweeps=1)(events, other, gram, rows)  # moves those that are not there yet
+        moved = np.abs(rows - found).max(axis=1) > UNMOVED * rows.max(axis=1)
+        hard = np.union1d(np.flatnonzero(moved), events.rows_from(_STEEP))
+        if hard.size:
             ridge = self.regularization * np.diff(events.pointer) ** self.frequency_exponent
-            for row, left, right in _systems(events, steep, other.astype(np.float64)):
+            for row, left, right in _systems(events, hard, other.astype(np.float64)):
                 left += ridge[row] * np.eye(len(left))
                 rows[row] = nonnegative_rows(left[None], right[None])[0]
         return rows

@@ -43,6 +43,20 @@ def test_nonnegative_rows_of_new_users_are_exact(most):
         assert excess <= 1e-4 * np.linalg.norm(root * (user > 0))
 
 
+def test_nonnegative_rows_that_need_ever_more_sweeps_are_exact():
+    """Of components that are almost one the sweeps ended before the minimum, and nobody said so."""
+    X, random = counts(), np.random.default_rng(0)
+    fitted = model(solver="cholesky", nonnegative=True, max_iter=1, alpha=100.0).fit(X)
+    H = fitted.state_.item_factors
+    H[:] = random.random((40, 1)) + 0.01 * random.random((40, 5))
+    for row, user in zip(fitted.transform(X).values, X.toarray().astype(float), strict=True):
+        root = np.sqrt(1 + 100 * user)  # of the confidences
+        system, goal = np.vstack((root[:, None] * H, 0.1 * np.eye(5))), root * (user > 0)
+        goal = np.append(goal, np.zeros(5))  # the square of 0.1 is λ
+        _, least = scipy.optimize.nnls(system, goal)
+        assert np.linalg.norm(system @ row - goal) <= (1 + 1e-6) * least
+
+
 @pytest.mark.parametrize("most", [1e4, 1e6])
 def test_signed_rows_of_new_users_are_exact(most):
     """In the float32 of the iterations components that are much alike are rounded off."""

@@ -22,7 +22,7 @@ import numpy as np
 from daskpart._floor.kernels import kernel
 from daskpart.models.matrix_factorization.kernels.cholesky import cholesky, substitute
 
-_UNMOVED = np.float32(2) * np.finfo(np.float32).eps  # of the largest entry of a row
+UNMOVED = np.float32(2) * np.finfo(np.float32).eps  # of the largest entry of a row
 
 
 @kernel(internal=True, fastmath=True)
@@ -75,7 +75,7 @@ def _descend(left, right, row, n_sweeps):
             before = row[f]
             row[f] = max(before + slope / left[f, f], 0.0)
             largest, furthest = max(largest, row[f]), max(furthest, abs(row[f] - before))
-        if furthest <= _UNMOVED * largest:  # rounding may go to and fro for ever
+        if furthest <= UNMOVED * largest:  # rounding may go to and fro for ever
             break
 
 
