@@ -171,6 +171,7 @@ def _size_of_graph(graph: Bipartite | Blocks) -> Size:
 
 
 def checked_limit(limit: Any) -> int:
+    """A limit of memory in bytes, from a number or a text like "1 GiB" (InputError)."""
     try:
         n_bytes = parse_bytes(limit)
     except (ValueError, TypeError, AttributeError, OverflowError) as error:

@@ -71,11 +71,14 @@ class Solve:
     def __call__(
         self,
         events: Events,
-        other: NDArray[np.float32],
+        other: NDArray[Any],
         gram: NDArray[np.float64],
-        rows: NDArray[np.float32],
+        rows: NDArray[Any],
     ) -> float:
-        """Solve the rows of `events` in place; returns their part of the objective."""
+        """Solve the rows of `events` in place; returns their part of the objective.
+
+        `other` and `rows` are float32; with "cholesky" both may be float64.
+        """
         fixed = (events.pointer, events.columns, events.weights, other)
         ridge = (self.regularization, self.exponent)
         if self.solver == "cg":
