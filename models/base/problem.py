@@ -128,7 +128,10 @@ def checked_weights(sample_weight: Any, samples: Any) -> NDArray[np.float64]:
     try:
         weights = _check_sample_weight(sample_weight, samples, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        words = str(error)
+        words, found = str(error), np.asarray(sample_weight)
+        if found.dtype.kind == "f" and found.ndim == 1 and not np.isfinite(found).all():
+            where = int(np.argmin(np.isfinite(found)))
+            words = f"sample_weight[{where}] is {found[where]}: NaN and infinity are not allowed"
         raise InputError(
             f"sample_weight: {words}" if words.startswith("could not convert") else words
         ) from error
