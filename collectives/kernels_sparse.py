@@ -26,10 +26,12 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
+from numba.core.errors import NumbaError
 from numba.cpython.unsafe.numbers import trailing_zeros
 from numpy.typing import NDArray
 
 from daskpart._floor.kernels import kernel
+from daskpart.errors import InputError
 
 Indices = NDArray[Any]
 Values = NDArray[Any]
@@ -51,7 +53,25 @@ def sparse_kernels(combine: Callable[[Any, Any], Any]) -> SparseKernels:
         return SparseKernels(*(make(combine) for make in makers))
     function = combine if hasattr(combine, "py_func") else numba.njit(combine)
     # a jitted function is another one in every process: what is cached would not be found again
-    return SparseKernels(*(make(function, cache=False) for make in makers))
+    return SparseKernels(*(_told(make(function, cache=False), combine) for make in makers))
+
+
+def _told(compiled: Any, combine: Any) -> Callable[..., Any]:
+    """A kernel of a function of a user's, who is told in words if numba does not compile it."""
+
+    def call(*arguments: Any) -> Any:
+        try:
+            return compiled(*arguments)
+        except NumbaError as error:
+            name = getattr(combine, "__name__", repr(combine))
+            lines = [line for line in str(error).splitlines() if not line.startswith("Failed")]
+            raise InputError(
+                f"combine={name} of a reduction is called with two numbers in a sparse allreduce, "
+                "by a kernel; give a numpy ufunc, or a function of two numbers that numba can "
+                f"compile. numba says: {lines[0] if lines else error}"
+            ) from error
+
+    return call
 
 
 def _merge(combine: Any, **options: Any) -> Any:

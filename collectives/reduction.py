@@ -36,6 +36,7 @@ class Reduction:
     name : str
     combine : callable
         ``combine(a, b)`` elementwise on arrays, associative up to rounding; `numpy.add` is one.
+        Where values combine on the way, in the order of a hypercube, it is commutative too.
     identity : object or callable
         Neutral element; a callable gets the dtype and gives the element.
     """
@@ -65,7 +66,8 @@ class Reduction:
                     f"combine of {self.name!r} made shape {found.shape} of two arrays of shape "
                     f"{low.shape}: give a function that combines element by element"
                 )
-            return found
+            shares = np.may_share_memory(found, low) or np.may_share_memory(found, high)
+            return found.copy() if shares else found  # one of the two, say, which ranks still hold
         out = empty_like(low) if out is None else out
         try:
             return self.combine(low, high, out=out, casting="unsafe")

@@ -340,13 +340,15 @@ def _onto_dense(streams: Sequence[Stream], reduction: Reduction) -> Stream:
     first = streams[0]
     total = first.values if first.is_dense else _dense_of([first])
     for stream in streams[1:]:
-        if stream.indices is None and isinstance(reduction.combine, np.ufunc):
+        # other functions are for a number here, and not for an array, but where all is dense
+        by_arrays = isinstance(reduction.combine, np.ufunc) or first.neutral is None
+        if stream.indices is None and by_arrays:
             # into the array at hand where that is one of ours: long new ones cost more than adding
             out = total if total.flags.writeable else None
             total = reduction.combined(total, stream.values, out)
         else:
             total = total if total.flags.writeable else copied(total)
-            every = stream.indices is None  # other functions are for a number, not for an array
+            every = stream.indices is None
             indices = np.arange(stream.lower, stream.upper) if every else _wide(stream.indices)
             scatter = sparse_kernels(reduction.combine).scatter
             scatter(total, stream.lower, indices, stream.values)

@@ -112,6 +112,53 @@ def test_reductions_dtypes_and_shapes_in_turn_in_one_batch(make_communicator, n_
             assert found.tobytes() == expected.tobytes()
 
 
+def larger(low, high):
+    """Of arrays: numba, which compiles functions of numbers, does not know `out`."""
+    found = np.empty_like(low)
+    np.maximum(low, high, out=found)
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f8", "c16", "M8[D]"])
+def test_a_function_of_arrays_is_called_with_arrays_where_they_are_halved(make_communicator, dtype):
+    communicator = make_communicator(5)
+    given = [np.arange(rank, rank + 6).astype(dtype).reshape(2, 3) for rank in range(5)]
+    total = hypercube_allreduce(
+        communicator, communicator.values(given), Reduction("larger", larger, 0), halving=True
+    )
+    for found in communicator.gather(total):
+        np.testing.assert_array_equal(found, given[-1])
+
+
+def lower_ranks(low, high):
+    return low
+
+
+def view_of_higher_ranks(low, high):
+    return high[...]
+
+
+@pytest.mark.parametrize("combine", [lower_ranks, view_of_higher_ranks])
+@pytest.mark.parametrize("halving", [False, True])
+def test_a_function_may_give_back_what_it_was_given(make_communicator, combine, halving):
+    """Which stays the rank's own: neither marked read-only, nor overwritten with the result."""
+    communicator = make_communicator(4)
+    given = [np.full(3, float(rank)) for rank in range(4)]
+    values = communicator.map(np.copy, communicator.values(given))
+    held = communicator.values(given)
+    for each in (values, held):
+        total = hypercube_allreduce(
+            communicator, each, Reduction("one", combine, 0), halving=halving
+        )
+        total = communicator.update(overwritten, total, each)
+        communicator.settle(total)
+        assert [array.tolist() for array in communicator.gather(each)] == [
+            [rank] * 3 for rank in range(4)
+        ]
+    assert all(array.flags.writeable for array in given)
+    communicator.settle(communicator.update(overwritten, values, held))  # as its own may be
+
+
 @pytest.mark.parametrize("n_ranks", [*range(1, 18)])
 def test_any_number_of_ranks_and_reduction(n_ranks):
     with LocalCommunicator(n_ranks, sequential=True) as communicator:

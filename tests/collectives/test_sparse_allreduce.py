@@ -454,6 +454,20 @@ def test_a_reduction_of_numbers(algorithm, n_entries):
             np.testing.assert_array_equal(stream.to_numpy(), expected)
 
 
+def _of_no_kernel(a, b):
+    return {a: b}.get(a, [])
+
+
+def test_a_reduction_that_numba_does_not_compile_is_told():
+    with LocalCommunicator(2) as communicator:
+        values = communicator.values([np.ones(4)] * 2)
+        own = Reduction("own", _of_no_kernel, 0.0)
+        with pytest.raises(InputError, match=r"combine=_of_no_kernel .* that numba can compile"):
+            sparse_allreduce(
+                communicator, values, own, algorithm="butterfly", switch_density=SWITCH
+            )
+
+
 @pytest.mark.parametrize("algorithm", ONE_OF_EACH_KIND)
 def test_two_reductions_of_one_name_on_one_dask_array(algorithm):
     """Computed together, neither is taken for the other."""
