@@ -22,7 +22,6 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -41,58 +40,12 @@ from .messages import Exchange, Payload, PreparedPlan, PreparedRound, localise, 
 from .plan import Plan, require_same_ranks
 from .routes import prepare_embedding
 from .timeline import Timeline, timeline_if_recorded
+from .values import Pending, PerRank, Replicated, check_step, require_kind
 
 if TYPE_CHECKING:
     from .cost_model import CostModel
 
 Cached = TypeVar("Cached")
-
-
-class PerRank:
-    """One value a rank, held where the transport holds it; made by a `Communicator`."""
-
-    __slots__ = ("__weakref__", "borrowed", "communicator", "content", "spent")
-
-    def __init__(self, communicator: Communicator, content: Any, borrowed: bool = False) -> None:
-        self.communicator = communicator
-        self.content = content
-        self.borrowed = borrowed  # the caller still holds these objects: copy before overwriting
-        self.spent = False
-
-    def __repr__(self) -> str:
-        note = ", spent" if self.spent else ""
-        return f"<{type(self).__name__} of {counted(self.communicator.n_ranks, 'rank')}{note}>"
-
-
-class Replicated:
-    """A small value that every rank holds; `result` gives it as plain Python."""
-
-    __slots__ = ("__weakref__", "communicator", "content")
-    spent = False  # nothing overwrites it
-
-    def __init__(self, communicator: Communicator, content: Any) -> None:
-        self.communicator = communicator
-        self.content = content
-
-    def result(self) -> Any:
-        """The value, as a copy; waits for it where the transport is lazy. Equal on every rank."""
-        return duplicate(self.communicator._result(self.content))
-
-    def __repr__(self) -> str:
-        return f"<Replicated on {counted(self.communicator.n_ranks, 'rank')}>"
-
-
-@dataclass(eq=False)
-class Pending:
-    """Messages on their way: what `post` and `post_values` give and `collect` takes, once."""
-
-    communicator: Communicator
-    round: PreparedRound | Exchange
-    label: str
-    index: int
-    content: Any = field(default=None, repr=False)
-    collected: bool = False
-    reduction: str = ""
 
 
 class Communicator(ABC):
@@ -241,7 +194,7 @@ class Communicator(ABC):
         InputError, Exception
             As `map`. After an error `state` is lost.
         """
-        self._check_step((state, *values), static)
+        self._check_step((state, *values), static, 1)
         new_state = self._map(function, state, values, static)
         state.spent = True
         return new_state
@@ -324,8 +277,8 @@ class Communicator(ABC):
         reduction : str
             As of `post_values`.
         """
-        _require(prepared_round, PreparedRound, "a round of what prepare(plan, …) gave")
-        self._check_step((prepared_round.messages, values), {})
+        require_kind(prepared_round, PreparedRound, "a round of what prepare(plan, …) gave")
+        self._check_step((prepared_round.messages, values), {}, 2)
         self.n_posted += 1
         label, index = prepared_round.label, prepared_round.index
         pending = Pending(self, prepared_round, label, index, reduction=reduction)
@@ -360,8 +313,8 @@ class Communicator(ABC):
         reduction : str
             By what name the rows combine, if they do; ranks that disagree on it are told.
         """
-        _require(exchange, Exchange, "an Exchange")
-        self._check_step((values,), {})
+        require_kind(exchange, Exchange, "an Exchange")
+        self._check_step((values,), {}, 1)
         if exchange.n_ranks != self.n_ranks:
             raise InputError(f"An exchange of {exchange.n_ranks} ranks on {self.n_ranks} ranks.")
         self.n_posted += 1
@@ -398,12 +351,13 @@ class Communicator(ABC):
         InputError
             If the messages of a plan to a rank differ in dtype or row shape; names the ranks.
         """
-        _require(pending, Pending, "what post or post_values gave")
+        require_kind(pending, Pending, "what post or post_values gave")
         if pending.communicator is not self:
             raise InputError("These messages were posted on another communicator.")
         if pending.collected:
             raise InputError("These messages were collected before; post them again.")
-        self._check_step(values if state is None else (state, *values), static)
+        of_step = values if state is None else (state, *values)
+        self._check_step(of_step, static, int(state is not None))
         new_state = self._map(combine, state, values, static, pending)
         pending.collected = True
         if state is not None:
@@ -429,7 +383,7 @@ class Communicator(ABC):
         **static : object
             Small plain values, the same on every rank.
         """
-        self._check_step((values,), static)
+        self._check_step((values,), static, 1)
         self.n_posted += 2
         return self._fold(values, function, label, static)
 
@@ -439,7 +393,7 @@ class Communicator(ABC):
         Moves nothing. `values` is spent by this. Whether they are the same is not looked at: a text
         that claims it wrongly gets another result on every transport.
         """
-        self._check_step((values,), {})
+        self._check_step((values,), {}, 1)
         replicated = self._assume_replicated(values)
         values.spent = True
         return replicated
@@ -449,7 +403,7 @@ class Communicator(ABC):
 
         Inside a text only what rank 0 gets comes back to the driver; other ranks get None.
         """
-        self._check_step((values,), {})
+        self._check_step((values,), {}, 1)
         return self._gather(values)
 
     def settle(self, *values: PerRank | Replicated) -> Any:
@@ -566,30 +520,11 @@ class Communicator(ABC):
         if self.closed:
             raise InputError("This communicator is closed; make a new one.")
 
-    def _check_step(self, values: Sequence[Any], static: dict[str, Any]) -> None:
-        """Refuse a step whose arguments are not values of this communicator, or are spent."""
+    def _check_step(
+        self, values: Sequence[Any], static: dict[str, Any], n_per_rank: int = 0
+    ) -> None:
         self._require_open()
-        for place, value in enumerate(values):
-            if not isinstance(value, (PerRank, Replicated)):
-                raise InputError(
-                    f"Argument {place} is {type(value).__name__}, not a per-rank value; hand it "
-                    "out with values(…) or replicated(…), or pass it by keyword if it is plain."
-                )
-            if value.communicator is not self:
-                raise InputError(f"Argument {place} belongs to another communicator.")
-            if value.spent:
-                raise InputError(
-                    f"Argument {place} was given to update or collect before, which may have "
-                    "overwritten it; use the value that they returned."
-                )
-        for name, value in static.items():
-            if isinstance(value, (PerRank, Replicated)):
-                raise InputError(f"{name}= is a per-rank value; pass those by position.")
-
-
-def _require(given: Any, kind: type, wanted: str) -> None:
-    if not isinstance(given, kind):
-        raise InputError(f"Got {type(given).__name__}: give {wanted}.")
+        check_step(self, values, static, n_per_rank)
 
 
 def unchanged(value: Any, *others: Any) -> Any:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
+from daskpart.errors import InputError
+
 from .communicator import Communicator
 
 Text = TypeVar("Text", bound=Callable[..., Any])
@@ -23,7 +25,15 @@ def collective(text: Text) -> Text:
 
     @wraps(text)
     def call(communicator: Communicator, *values: Any, **static: Any) -> Any:
-        if communicator.ships_texts:
+        try:
+            ships_texts = communicator.ships_texts
+        except AttributeError:
+            given = type(communicator).__name__
+            raise InputError(
+                f"{text.__name__} got {given} where its communicator comes: give that first, "
+                "of communicator_for(…), or in a text its first argument"
+            ) from None
+        if ships_texts:
             return communicator.run(call, *values, **static)
         return text(communicator, *values, **static)
 

@@ -183,7 +183,9 @@ class RankCommunicator(Communicator):
 
     def _take_in(self, request: Request, own: dict[Number, bytes]) -> None:
         for number, pickled in own.items():
-            self._held[number] = PerRank(self, handles.loads(pickled, _no_handles))
+            value = handles.loads(pickled, _no_handles)
+            # arrays that are read-only at the driver are so here: `update` works on a copy
+            self._held[number] = PerRank(self, value, borrowed=True)
         for number, keys in request.keys.items():
             assert self._fetch is not None
             # the worker holds it too

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import UserList, deque
 from functools import partial
 
 import numpy as np
 import pytest
+import xarray as xr
 from exchange_text import (
     EPOCHS,
     N_ITEMS,
@@ -25,6 +27,7 @@ from daskpart.collectives import (
     MAX,
     MIN,
     SUM,
+    Exchange,
     LocalCommunicator,
     Reduction,
     allgather,
@@ -199,6 +202,55 @@ def test_what_the_caller_holds_is_never_overwritten(make_communicator):
     assert [array.tolist() for array in after] == [[2, 2, 2]] * 2
 
 
+def test_read_only_arrays_are_handed_out_like_others(make_communicator):
+    """As of pandas, of a file that is mapped, of a Dask array."""
+    communicator = make_communicator(2)
+    given = [np.zeros((1, 2)), np.ones((1, 2))]
+    for array in given:
+        array.flags.writeable = False
+    items = communicator.values([np.array([0]), np.array([0])])
+    prepared = communicator.prepare(reduce_plan(_one_item_of_two_ranks()), items)
+    summed = reduce(communicator, prepared, communicator.values(given))
+    more = communicator.update(increment, communicator.values(given))
+    assert [a.tolist() for a in communicator.gather(summed)] == [[[1.0, 1.0]]] * 2
+    assert [a.tolist() for a in communicator.gather(more)] == [[[1.0, 1.0]], [[2.0, 2.0]]]
+
+
+def object_array():
+    array = np.empty(1, object)
+    array[0] = np.zeros(2)
+    return array
+
+
+def first_to_nines(held):
+    """Overwrites what a container contains, or a labelled array."""
+    array = held["x"].values if isinstance(held, xr.Dataset) else held[0]
+    array[:] = 9
+    return held
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: deque([np.zeros(2)]),
+        lambda: UserList([np.zeros(2)]),
+        object_array,
+        lambda: xr.Dataset({"x": ("a", np.zeros(2))}),
+    ],
+    ids=["deque", "UserList", "objects", "Dataset"],
+)
+def test_a_copy_shares_nothing_of_what_is_contained(make_communicator, make):
+    """``copy()`` of these shares the arrays in them, which an `update` overwrites."""
+    communicator = make_communicator(2)
+    given = [make(), make()]
+    state = communicator.update(first_to_nines, communicator.values(given))
+    for brought in communicator.gather(state):  # copies, too: so the state is the same after
+        (brought["x"].values if isinstance(brought, xr.Dataset) else brought[0])[:] = 5
+    for held, expected in ((given, 0), (communicator.gather(state), 9)):
+        arrays = [each["x"].values if isinstance(each, xr.Dataset) else each[0] for each in held]
+        assert [array.tolist() for array in arrays] == [[expected] * 2] * 2
+
+
 def test_local_update_works_in_place():
     with LocalCommunicator(2) as communicator:
         state = communicator.map(identity, communicator.values([np.zeros(3), np.zeros(3)]))
@@ -352,6 +404,29 @@ def test_misuse_is_told_at_once(make_communicator):
     communicator.close()
     with pytest.raises(InputError, match="closed"):
         communicator.map(identity, state)
+
+
+def test_what_all_ranks_hold_alike_is_no_value_of_each_rank(make_communicator):
+    """Transports would make different things of it: K times the value, or the value itself."""
+    communicator = make_communicator(2)
+    same, pairs = communicator.replicated(3), Exchange.from_pairs(2, [(0, 1)])
+    for call in (
+        lambda: allreduce(communicator, same),
+        lambda: hypercube_allreduce(communicator, same),
+        lambda: communicator.fold(same, sum),
+        lambda: communicator.gather(same),
+        lambda: communicator.update(increment, same),
+        lambda: communicator.assume_replicated(same),
+        lambda: communicator.post_values(pairs, same, pack_rows),
+    ):
+        with pytest.raises(InputError, match="Argument 0 is a replicated value, the same for all"):
+            communicator.settle(call())
+
+
+def test_a_collective_says_where_its_communicator_comes(make_communicator):
+    values = make_communicator(2).values([1, 2])
+    with pytest.raises(InputError, match="allgather got PerRank where its communicator comes"):
+        allgather(values)
 
 
 @pytest.mark.parametrize("n_ranks", [0, -1, 1.5, True, "4"])
