@@ -12,9 +12,11 @@ layer, and arrays' optimisation would drop it: so ranks live in a collection of 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import contextmanager
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
@@ -28,6 +30,8 @@ from daskpart.collectives.timeline import name_of, now
 from .measures import Note, record
 
 Mark = tuple[str, int]  # of a step: the run and the step's number
+Task = TypeVar("Task", bound=Callable[..., Any])
+_MOST_FRAMES = 100  # of a traceback; a pickle of some hundred is none that a client can read
 
 
 def pinned_graph(tasks: dict, placement: RankPlacement | None, known: dict) -> HighLevelGraph:
@@ -41,6 +45,29 @@ def pinned_graph(tasks: dict, placement: RankPlacement | None, known: dict) -> H
     return HighLevelGraph(layers, dependencies)
 
 
+def _told_to_the_client(task: Task) -> Task:
+    """Let errors of a task come to the client, which else would wait for ever.
+
+    Where Dask can't pickle a traceback, as it is too deep, it sends words in its place, and the
+    client drops them and the error.
+    """
+
+    @wraps(task)
+    def call(*arguments: Any) -> Any:
+        try:
+            return task(*arguments)
+        except Exception as error:
+            frames, n_frames = error.__traceback__, 0
+            while frames is not None:
+                frames, n_frames = frames.tb_next, n_frames + 1
+            if n_frames > _MOST_FRAMES:
+                raise error.with_traceback(None) from error.__cause__
+            raise
+
+    return cast(Task, call)
+
+
+@_told_to_the_client
 def run_step(
     mark: Mark,
     rank: int,
@@ -64,6 +91,7 @@ def run_step(
         return function(*own, **static)
 
 
+@_told_to_the_client
 def run_pack(mark: Mark, pack: Callable, index: int, half: Any, slot: int, value: Any) -> Any:
     """Make one message."""
     own = _opened(half, slot)
@@ -80,10 +108,12 @@ def _opened(half: Any, slot: int) -> RankMessages | RankExchange:
     return half if isinstance(half, RankExchange) else half[slot]
 
 
+@_told_to_the_client
 def run_fold(mark: Mark, function: Callable, static: dict, values: list) -> Any:
     """Fold the values of all ranks; notes the star of messages that this stands for."""
     run, step = mark
-    result = function(list(values), **static)
+    with _on_rank(0):
+        result = function(list(values), **static)
     back = value_bytes(result)
     for rank, value in enumerate(values):
         if rank:
@@ -106,6 +136,17 @@ def _on_rank(rank: int) -> Any:
     try:
         with one_blas_thread:
             yield
-    except Exception as error:
+    except BaseException as error:
+        if not isinstance(error, Exception) and _is_helper():
+            error = RuntimeError(f"a step ended with {type(error).__name__}: {error}")
         error.add_note(f"on rank {rank}")
-        raise
+        raise error
+
+
+def _is_helper() -> bool:
+    """Whether this is no thread of the user's own, whose Ctrl-C it may be.
+
+    A worker would end with what ends a program, as of sys.exit, and then the next one that is
+    given the step.
+    """
+    return threading.current_thread() is not threading.main_thread()

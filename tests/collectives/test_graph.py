@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -307,6 +308,40 @@ def _left_over(quiet_client, run):
             break
         time.sleep(0.05)
     return left
+
+
+def deep(value, left=600):
+    return deep(value, left - 1) if left else value / 0
+
+
+def exits(value):
+    sys.exit(value)
+
+
+def fold_that_exits(values):
+    sys.exit(len(values))
+
+
+@pytest.mark.cluster
+def test_errors_that_dask_would_not_bring_back(own_client):
+    """A deep traceback kept the client waiting for ever; what ends a program ended the workers."""
+    with GraphCommunicator(2, own_client) as communicator:
+        workers = own_client.run(os.getpid)
+        values = communicator.values([1, 2])
+        with pytest.raises(ZeroDivisionError) as caught:
+            communicator.gather(communicator.map(deep, values))
+        assert caught.value.__notes__[0].startswith("on rank")
+        with pytest.raises(RuntimeError, match=r"a step ended with SystemExit: [12]"):
+            communicator.gather(communicator.map(exits, values))
+        with pytest.raises(RuntimeError, match="a step ended with SystemExit: 2"):
+            communicator.fold(values, fold_that_exits).result()
+        assert allreduce(communicator, values).result() == 3
+        assert own_client.run(os.getpid) == workers
+
+
+def test_a_deep_error_keeps_its_kind_on_threads(threads):
+    with pytest.raises(ZeroDivisionError):
+        threads.gather(threads.map(deep, threads.values([1] * threads.n_ranks)))
 
 
 @pytest.mark.cluster
