@@ -60,7 +60,9 @@ class Problem:
 
     def __post_init__(self) -> None:
         for name, least in (("n_ranks", 1), ("size", 0)):
-            whole_number(getattr(self, name), name, least, 2**63 - 1)
+            # as Python's, which have no end: those of numpy overflow where ranges are cut
+            number = whole_number(getattr(self, name), name, least, 2**63 - 1)
+            object.__setattr__(self, name, number)
         finite_number(self.entries, "entries")
         if self.entries > self.size:
             raise InputError(f"{self.entries} entries do not fit a vector of size {self.size}.")

@@ -107,8 +107,8 @@ class PlanStatistics:
 
     def seconds(self, alpha: float, beta: float, row_bytes: float) -> float:
         """Time under the α–β model, see the head of this module: α a message, β a byte."""
-        for name, given in (("alpha", alpha), ("beta", beta), ("row_bytes", row_bytes)):
-            finite_number(given, name)
+        named = (("alpha", alpha), ("beta", beta), ("row_bytes", row_bytes))
+        alpha, beta, row_bytes = (finite_number(given, name) for name, given in named)
         busy = busy_seconds(vars(self), "rows", alpha, beta * row_bytes)
         return float(busy.max(axis=1).sum())
 

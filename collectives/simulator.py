@@ -433,7 +433,7 @@ def expected_allreduces(
     finite_number(beta, "beta")
     problem, found = Problem(n_ranks, size, entries, dtype), []
     for choice in CostModel(message=alpha, byte=beta).best_of_each(problem).values():
-        steps = steps_of(choice.algorithm, n_ranks, choice.group, choice.degrees)
+        steps = steps_of(choice.algorithm, problem.n_ranks, choice.group, choice.degrees)
         options = {"group": choice.group, "degrees": choice.degrees}
         n_rounds = sum(step.kind not in LOCAL_KINDS for step in steps)
         messages = CostModel(message=1.0).seconds_of(problem, steps)
@@ -447,8 +447,7 @@ def _counted(
     name: str, records: Iterable[RoundRecord], n_ranks: int, alpha: float, beta: float, **facts: Any
 ) -> Simulation:
     """Add rounds up as they come; the messages of each in order of (source, destination)."""
-    finite_number(alpha, "alpha")
-    finite_number(beta, "beta")
+    alpha, beta = finite_number(alpha, "alpha"), finite_number(beta, "beta")
     clock, labels = np.zeros(n_ranks), []
     sums: dict[str, NDArray[Any]] = {
         name: np.zeros(n_ranks, np.float64 if name.startswith("bytes") else np.int64)

@@ -246,6 +246,7 @@ def start_feedback(communicator: Communicator, size: int, dtype: DTypeLike = np.
     PerRank of Feedback
         With residuals of zero.
     """
+    size = whole_number(size, "size", 0, 2**62)
     ranks = communicator.values(list(range(communicator.n_ranks)))
     return communicator.map(partial(Feedback.zeros, size, np.dtype(dtype)), ranks)
 

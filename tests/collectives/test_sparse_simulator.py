@@ -158,3 +158,9 @@ def test_4096_ranks():
 def test_bad_input(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_numbers_of_numpy_are_numbers():
+    """Those of 32 bits overflow where a vector is cut into ranges."""
+    plain = expected_allreduces(8, 10**9, 10**6)
+    assert expected_allreduces(np.int64(8), np.int32(10**9), np.int32(10**6)) == plain

@@ -177,6 +177,8 @@ def _small_step(weights, total):
     [
         (lambda: TopK(0), "k is 0: it must be at least 1"),
         (lambda: TopK(2.5), "k is 2.5"),
+        (lambda: start_feedback(LocalCommunicator(1), -1), "size is -1: it must be at least 0"),
+        (lambda: start_feedback(LocalCommunicator(1), None), "size is None"),
         (lambda: TopK(2, bucket=-1), "bucket is -1: it must be at least 1"),
         (lambda: ApproximateTopK(3, random_state=-1), "random_state is -1"),
         (lambda: TopK(2).compress(np.ones(3), Feedback.zeros(4, "f8", 2)), "Rank 2 .* size 3"),
