@@ -36,6 +36,9 @@ class PerRank:
         self.borrowed = borrowed  # the caller still holds these objects: copy before overwriting
         self.spent = False
 
+    def __reduce__(self) -> Any:
+        raise _is_no_part_of_a_value(self)
+
     def __repr__(self) -> str:
         note = ", spent" if self.spent else ""
         return f"<{type(self).__name__} of {counted(self.communicator.n_ranks, 'rank')}{note}>"
@@ -55,8 +58,19 @@ class Replicated:
         """The value, as a copy; waits for it where the transport is lazy. Equal on every rank."""
         return duplicate(self.communicator._result(self.content))
 
+    def __reduce__(self) -> Any:
+        raise _is_no_part_of_a_value(self)
+
     def __repr__(self) -> str:
         return f"<Replicated on {counted(self.communicator.n_ranks, 'rank')}>"
+
+
+def _is_no_part_of_a_value(handle: Any) -> InputError:
+    """The error where one is copied or pickled; `run` and steps take them otherwise."""
+    return InputError(
+        f"A {type(handle).__name__} can't be part of a value that is handed out, or brought here: "
+        "give it to `run`, or to a step by position."
+    )
 
 
 @dataclass(eq=False)

@@ -423,6 +423,19 @@ def test_what_all_ranks_hold_alike_is_no_value_of_each_rank(make_communicator):
             communicator.settle(call())
 
 
+def test_what_ranks_hold_is_no_part_of_another_value(make_communicator):
+    communicator = make_communicator(2)
+    values = communicator.values([1, 2])
+    for part in (values, communicator.replicated(3)):
+        with pytest.raises(InputError, match="can't be part of a value that is handed out"):
+            communicator.replicated({"part": part})
+    with LocalCommunicator(2) as local:
+        lists = local.values([[values], [values]])
+        with pytest.raises(InputError, match="can't be part of a value that is handed out"):
+            local.gather(lists)
+    assert allreduce(communicator, values).result() == 3
+
+
 def test_a_collective_says_where_its_communicator_comes(make_communicator):
     values = make_communicator(2).values([1, 2])
     with pytest.raises(InputError, match="allgather got PerRank where its communicator comes"):
