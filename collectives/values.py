@@ -92,10 +92,11 @@ def check_step(
     static: dict[str, Any],
     n_per_rank: int = 0,
 ) -> None:
-    """Refuse a step whose arguments are not values of this communicator, or are spent.
+    """Refuse a step whose arguments are not values of this open communicator, or are spent.
 
     The first `n_per_rank` are values of ranks, the others may be replicated.
     """
+    communicator._require_open()
     for place, value in enumerate(values):
         if not isinstance(value, (PerRank, Replicated)):
             raise InputError(

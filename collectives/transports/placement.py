@@ -21,7 +21,7 @@ from .time_limits import time_limits
 
 
 class WorkersBusyError(InputError):
-    """The workers are in use, so ranks cannot be started on them now."""
+    """The workers are in use, or all on their way, so ranks cannot be started on them now."""
 
 
 def has_threads_for(client: Client, n_ranks: int) -> bool:
@@ -55,7 +55,9 @@ def places_by_threads(
     listed = ", ".join(f"{address}: {n}" for address, n in threads.items()) or "no workers"
     if n_ranks > sum(most.values()):
         waited = f" after {seconds:g} s" if seconds else ""
-        raise InputError(
+        # all may be gone for a moment, as a cluster is restarted: "auto" then waits for one
+        kind = InputError if threads else WorkersBusyError
+        raise kind(
             f"{n_ranks} ranks need as many threads of workers; the cluster has "
             f"{sum(threads.values())}{waited} ({listed}). Use fewer ranks or more workers; ranks "
             "share threads with transport='auto', or oversubscribe=True."

@@ -10,8 +10,8 @@ import dask
 import numpy as np
 import pytest
 
-from daskpart.collectives import LocalCommunicator
-from daskpart.collectives.transports import handles, wire
+from daskpart.collectives import LocalCommunicator, transports
+from daskpart.collectives.transports import handles, placement, wire
 from daskpart.collectives.transports.cluster import Cluster
 from daskpart.collectives.transports.dask_comm import decoded, encoded
 from daskpart.collectives.transports.lease import end_lease, take_lease, threads_are_free
@@ -22,7 +22,7 @@ from daskpart.collectives.transports.mailbox import (
     Standing,
     find_deadlock,
 )
-from daskpart.collectives.transports.placement import places_by_threads
+from daskpart.collectives.transports.placement import WorkersBusyError, places_by_threads
 from daskpart.collectives.transports.rank import RankCommunicator, Request
 from daskpart.collectives.transports.time_limits import time_limits
 from daskpart.errors import InputError
@@ -353,6 +353,37 @@ def test_places_never_exceed_threads():
         places_by_threads(Client(), 2, ["tcp://0", "tcp://0"])
     with pytest.raises(InputError, match="2 names"):
         places_by_threads(Client(), 3, given)
+
+
+def test_workers_that_left_for_a_moment_are_waited_for(monkeypatch):
+    """A cluster is restarted as a fit begins: "auto" goes on as a graph, which waits for them."""
+
+    class Client:
+        scheduler = SimpleNamespace(identity=None)
+
+        def sync(self, function, n_workers, callback_timeout):
+            return {"workers": {}}
+
+        def submit(self, function, pure):
+            return SimpleNamespace(release=lambda: None)
+
+    with pytest.raises(WorkersBusyError, match=r"has 0 \(no workers\)"):
+        places_by_threads(Client(), 4, oversubscribe=True)
+
+    def all_have_left(*arguments, **options):
+        return places_by_threads(Client(), 4, oversubscribe=True)
+
+    there = {"tcp://0": {"name": 0, "nthreads": 2, "status": "running"}}
+    monkeypatch.setattr(placement, "workers_that_came", lambda client: there)
+    monkeypatch.setattr(transports, "_AUTO_SECONDS", 0.1)
+    monkeypatch.setattr("daskpart.collectives.transports.dask_comm.DaskCommunicator", all_have_left)
+    monkeypatch.setattr(
+        "daskpart.collectives.transports.graph.GraphCommunicator", lambda n, client: "a graph"
+    )
+    monkeypatch.setattr(
+        "daskpart.collectives.transports.mpi.workers_are_mpi_ranks", lambda client, n: False
+    )
+    assert transports.communicator_for("auto", 4, Client()) == "a graph"
 
 
 def increment(value):
