@@ -64,7 +64,7 @@ def same_factors(one: Path, other: Path) -> bool:
 @pytest.mark.cluster
 @pytest.mark.parametrize(
     ("kind", "workers"),
-    [("threads", 2), ("processes", 3)],  # of three ranks
+    [("threads", 2), ("processes", 2)],  # of three ranks
 )
 def test_a_cluster_on_this_machine_gives_the_same_bits(
     kind, workers, tmp_path, rating_file, in_one_process
@@ -94,7 +94,7 @@ def test_mpiexec_ends_with_the_exit_code_and_the_one_line_of_the_error(mpiexec):
     done = finished(*arguments, before=(mpiexec, "-n", "3"))
     assert done.returncode == 2
     assert done.stderr.count("absent.data: no such file") == 1
-    forgotten = finished("fit", "mf", "absent.data", before=(mpiexec, "-n", "3"))
+    forgotten = finished("fit", "mf", "absent.data", before=(mpiexec, "-n", "2"))
     assert forgotten.returncode == 2
     assert forgotten.stderr.count("add --cluster mpi") == 1
 
@@ -126,11 +126,9 @@ def answers_sighup() -> None:
 @pytest.mark.parametrize(
     ("kind", "stop", "exit_code"),
     [
-        ("none", signal.SIGINT, INTERRUPTED),
         ("none", signal.SIGTERM, TERMINATED),
         ("none", signal.SIGHUP, HUNG_UP),
         pytest.param("processes", signal.SIGINT, INTERRUPTED, marks=pytest.mark.cluster),
-        pytest.param("processes", signal.SIGTERM, TERMINATED, marks=pytest.mark.cluster),
         pytest.param("mpi", signal.SIGINT, INTERRUPTED, marks=pytest.mark.mpi),
         pytest.param("mpi", signal.SIGTERM, TERMINATED, marks=pytest.mark.mpi),
     ],
@@ -138,13 +136,14 @@ def answers_sighup() -> None:
 def test_a_signal_to_stop_has_the_last_whole_epoch_written(
     kind, stop, exit_code, tmp_path, rating_file, request
 ):
-    """In the middle of long tasks, one a rank: each of the three has a worker.
+    """In the middle of long tasks, one a rank: each of the two has a worker.
 
     Worker processes of `kind` "processes" get both signals: first SIGTERM, which they pass over.
+    `test_what_was_learnt_outlives_who_reads_the_output` presses Ctrl-C without a cluster.
     """
     out = tmp_path / "out"
-    before = (request.getfixturevalue("mpiexec"), "-n", "5") if kind == "mpi" else ()
-    endless = ("--max-iter", "100000", "--cluster", kind)
+    before = (request.getfixturevalue("mpiexec"), "-n", "4") if kind == "mpi" else ()
+    endless = ("--ranks", "2", "--max-iter", "100000", "--cluster", kind)
     arguments = (*SMALL_FIT, *endless, "--no-plots", "--out", out)
     process = started(
         "fit", "mf", rating_file, *arguments, before=before, start_new_session=True,
@@ -153,7 +152,7 @@ def test_a_signal_to_stop_has_the_last_whole_epoch_written(
     wait_for_epoch(process, 3)
     if kind == "processes":
         workers = others_in_group(process.pid)
-        assert len(workers) > 2
+        assert len(workers) > 1
         for each in workers:
             os.kill(each, signal.SIGTERM)
         wait_for_epoch(process, 50)  # with what is left of them
@@ -195,7 +194,10 @@ def test_what_was_learnt_outlives_who_reads_the_output(tmp_path, rating_file):
         process.send_signal(signal.SIGINT)
         assert "Traceback" not in process.stderr.read()
     assert process.returncode == INTERRUPTED
-    assert metrics_of(out)["ended"] == "interrupted"
+    metrics = metrics_of(out)
+    assert metrics["ended"] == "interrupted" and metrics["epochs"] >= 3
+    model = daskpart.MatrixFactorization.load(out / "model")
+    assert len(model.history_) == metrics["epochs"]
 
 
 @pytest.mark.parametrize("command", [("fit", "mf", *SMALL_FIT), ("partition",)], ids=" ".join)
@@ -237,11 +239,11 @@ def test_a_killed_mpi_process_ends_the_job_and_the_next_job_goes_on(
 
     The next job speaks with one voice, and has the bits of one process.
     """
-    options = ("--partitioner", "block", "--ranks", "3", "--n-components", "4", "--no-plots")
+    options = ("--partitioner", "block", "--ranks", "2", "--n-components", "4", "--no-plots")
     checkpoint = ("--checkpoint-path", tmp_path / "state.npz")
     arguments = ("fit", "mf", rating_file, *options, *checkpoint, "--out", tmp_path / "out")
     process = started(
-        *arguments, "--cluster", "mpi", "--max-iter", "100000", before=(mpiexec, "-n", "5"),
+        *arguments, "--cluster", "mpi", "--max-iter", "100000", before=(mpiexec, "-n", "4"),
         env={**os.environ, "DASKPART_TEST_JOB": str(os.getpid())},
     )  # fmt: skip
     wait_for_epoch(process, 3)
@@ -255,7 +257,7 @@ def test_a_killed_mpi_process_ends_the_job_and_the_next_job_goes_on(
     reached = kept.epoch
     assert reached >= 3
     goal = ("--max-iter", str(reached + 2))
-    done = finished(*arguments, "--resume", *goal, "--cluster", "mpi", before=(mpiexec, "-n", "5"))
+    done = finished(*arguments, "--resume", *goal, "--cluster", "mpi", before=(mpiexec, "-n", "4"))
     assert done.returncode == 0, done.stderr
     assert "over the 'mpi' transport" in done.stdout
     assert done.stdout.count("held out to judge by") == 1
@@ -292,7 +294,7 @@ def test_workers_under_mpiexec_find_the_module_of_a_user(mpiexec, tmp_path, run_
     name, data = f"{tmp_path}/ridge_of_a_user.py:Ridge", tmp_path / "X.csv"
     shared = ("--label", "3", "--ranks", "2", "--max-iter", "4", "--no-plots")
     more = ("--cluster", "mpi", "--out", tmp_path / "mpi")
-    done = finished("fit", name, data, *shared, *more, before=(mpiexec, "-n", "4"))
+    done = finished("fit", name, data, *shared, *more, before=(mpiexec, "-n", "3"))
     assert done.returncode == 0, done.stderr
     assert "over the 'mpi' transport" in done.stdout
     assert run_cli("fit", name, data, *shared, "--out", tmp_path / "one") == 0
@@ -302,12 +304,14 @@ def test_workers_under_mpiexec_find_the_module_of_a_user(mpiexec, tmp_path, run_
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("module", ["mpi", "cluster"])
-@pytest.mark.parametrize("stop", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(("module", "stop"), [("mpi", "SIGTERM"), ("cluster", "SIGINT")])
 def test_a_signal_while_all_wait_for_the_client_ends_the_job(
     mpiexec, module, stop, tmp_path, rating_file
 ):
-    """While the cluster starts, and while it ends: not one of the processes is left waiting."""
+    """While the cluster starts, and while it ends: not one of the processes is left waiting.
+
+    Whichever signal it is, the same lines hold it back: each comes once.
+    """
     step = {"mpi": "initialize", "cluster": "_hush"}[module]
     arguments = ["fit", "mf", str(rating_file), *SMALL_FIT, "--cluster", "mpi", "--no-plots"]
     code = (
