@@ -43,7 +43,7 @@ def reference(**options: Any) -> Any:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("make", [
-    LinearSVC, partial(LogisticRegression, solver="server", max_iter=10),
+    LinearSVC, partial(LogisticRegression, solver="server", max_iter=5),
 ])  # fmt: skip
 def test_scikit_learns_own_checks(make):
     """In full, as `test_contract` has them for those that are of its list."""
