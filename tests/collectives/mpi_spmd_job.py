@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
+from contextlib import redirect_stdout
 from functools import partial
+from io import StringIO
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -49,6 +53,8 @@ from daskpart.collectives import (
 from daskpart.collectives.transports import mpi as on_mpi
 from daskpart.collectives.transports.placement import WorkersBusyError
 from daskpart.errors import DivergenceError, InputError, WorkerLostError
+
+EXAMPLES = str(Path(__file__).resolve().parents[2] / "examples")
 
 
 def same_bits(client):
@@ -208,6 +214,22 @@ def factorization():
     print("the same factors over MPI and Dask comms", flush=True)
 
 
+def example(client):
+    """The text of PageRank; that of k-means runs under mpiexec as a script, in `test_examples`."""
+    client.run(lambda folder: sys.path.insert(0, folder), EXAMPLES)
+    sys.path.insert(0, EXAMPLES)
+    import pagerank
+
+    lines = []
+    for transport in ("local", "mpi"):
+        with communicator_for(transport, 4, client) as communicator, StringIO() as out:
+            with redirect_stdout(out):
+                pagerank.main(communicator)
+            lines.append(out.getvalue().split("Counters:")[0].splitlines())
+    assert lines[0] == lines[1] and len(lines[0]) > 5
+    print("the same lines of an example", flush=True)
+
+
 def main() -> None:
     """Run all of it."""
     with Client() as client:
@@ -217,6 +239,7 @@ def main() -> None:
         ranks_that_disagree(client)
         faults(client)
         factorization()
+        example(client)
         print("spmd: all done", flush=True)
 
 

@@ -25,6 +25,7 @@ SAID = [
     "ranks that disagree are told",
     "spmd: faults leave nothing behind",
     "the same factors over MPI and Dask comms",
+    "the same lines of an example",
     "spmd: all done",
 ]
 JOBS = ("mpi_job.py", "mpi_server_job.py", "mpi_spmd_job.py", "mpi_suite_job.py")
