@@ -75,10 +75,10 @@ def test_one_against_the_rest_is_a_loss_an_output(monkeypatch):
     np.testing.assert_array_equal(slopes, np.concatenate([one[1] for one in each]))
 
 
-@given(
-    st.integers(1, 5), st.sampled_from(["squared", "huber"]), st.sampled_from(["sgd", "adagrad"]),
-    st.sampled_from([0.0, 0.5]), st.integers(2, 4),
-)  # fmt: skip
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.5])
+@pytest.mark.parametrize(("n_ranks", "n_targets"), [(1, 4), (5, 2)])
 def test_each_of_several_targets_is_learnt_as_alone(n_ranks, loss, optimizer, l1_ratio, n_targets):
     X, y = samples(n=30, n_features=8)
     Y = np.random.default_rng(3).normal(size=(30, n_targets)) + 2 * y[:, None]
