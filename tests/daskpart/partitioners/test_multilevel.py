@@ -180,12 +180,12 @@ def test_clusters_form_around_hubs_that_are_full():
 
 
 def test_more_effort_is_not_worse():
-    """The best of several; a seed still fixes it."""
+    """The best of several, better here; a seed still fixes it."""
     high = MultilevelEngine(effort="high")
-    part = high.partition(grid(24), 5, 0.03, 0)
-    np.testing.assert_array_equal(part, high.partition(grid(24), 5, 0.03, 0))
-    plain = ENGINE.partition(grid(24), 5, 0.03, 0)
-    assert connectivity_minus_one(grid(24), part) <= connectivity_minus_one(grid(24), plain)
+    part = high.partition(grid(14), 3, 0.03, 0)
+    np.testing.assert_array_equal(part, high.partition(grid(14), 3, 0.03, 0))
+    plain = ENGINE.partition(grid(14), 3, 0.03, 0)
+    assert connectivity_minus_one(grid(14), part) < connectivity_minus_one(grid(14), plain)
     with pytest.raises(InputError, match="effort is 'most': use one of 'default', 'high'"):
         MultilevelEngine(effort="most")
 
