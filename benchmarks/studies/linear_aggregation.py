@@ -181,19 +181,34 @@ def learner(held: Data, n_ranks: int, aggregation: str, **options: Any) -> Logis
     )  # fmt: skip
 
 
-def seconds_over_mpi(client: Any, path: str, batch_size: int, n_ranks: int) -> list[float]:
-    """Median seconds of an epoch by each of `AGGREGATIONS`; the samples lie in a file."""
-    held = Data(path, scipy.sparse.load_npz(path), batch_size)
-    X, y = whole_steps(held, n_ranks)
-    options = {"transport": "mpi", "max_iter": EPOCHS + 1}
-    models = [learner(held, n_ranks, name, **options) for name in AGGREGATIONS]
-    return [
-        float(model.fit(X, y, client=client).history_["seconds"].iloc[1:].median())
-        for model in models
-    ]
+def seconds_over_mpi(
+    client: Any, paths: list[str], batch_size: int, n_ranks: int
+) -> list[list[float]]:
+    """Median seconds of an epoch by each of `AGGREGATIONS`; samples lie in a file for each data."""
+    found, options = [], {"transport": "mpi", "max_iter": EPOCHS + 1}
+    for path in paths:
+        held = Data(path, scipy.sparse.load_npz(path), batch_size)
+        X, y = whole_steps(held, n_ranks)
+        models = [learner(held, n_ranks, name, **options) for name in AGGREGATIONS]
+        found.append([
+            float(model.fit(X, y, client=client).history_["seconds"].iloc[1:].median())
+            for model in models
+        ])  # fmt: skip
+    return found
 
 
-def trained(held: Data, n_ranks: int) -> list[list]:
+def seconds_of_job(sets: Sequence[Data], n_ranks: int) -> list[Any]:
+    """For each data what `seconds_over_mpi` finds, all in one job; None each without mpiexec."""
+    if not has_mpiexec():
+        return [[None] * len(AGGREGATIONS)] * len(sets)
+    with TemporaryDirectory() as folder:
+        paths = [f"{folder}/{place}.npz" for place in range(len(sets))]
+        for held, path in zip(sets, paths, strict=True):
+            scipy.sparse.save_npz(path, held.X, compressed=False)
+        return in_mpi_job(seconds_over_mpi, n_ranks, paths, sets[0].batch_size, n_ranks)
+
+
+def trained(held: Data, n_ranks: int, seconds: Sequence[float | None]) -> list[list]:
     """What an epoch of the model sent, beside the simulation of the same batches; its time."""
     batch, rows = held.batch_size, []
     X, y = whole_steps(held, n_ranks)
@@ -202,12 +217,6 @@ def trained(held: Data, n_ranks: int) -> list[list]:
         [held.touched(own[begin : begin + batch]) for own in members]
         for begin in range(0, len(y) // n_ranks, batch)
     ]
-    seconds: list[float | None] = [None] * len(AGGREGATIONS)
-    if has_mpiexec():
-        with TemporaryDirectory() as folder:
-            path = f"{folder}/samples.npz"
-            scipy.sparse.save_npz(path, held.X, compressed=False)
-            seconds = in_mpi_job(seconds_over_mpi, n_ranks, path, batch, n_ranks)
     for aggregation, one in zip(AGGREGATIONS, seconds, strict=True):
         model = learner(held, n_ranks, aggregation, max_iter=1, transport="local").fit(X, y)
         strategy = {"dense": DENSE}.get(aggregation, aggregation)
@@ -330,7 +339,13 @@ def main(
             click.echo(f"{held.name}, {n_ranks} ranks …")
             lines += lines_of(held, n_ranks)
     even = [balanced(bigrams(max(batch // 4, 1)), n_ranks) for n_ranks in train]
-    beside = [row for held in sets[:2] for n_ranks in train for row in trained(held, n_ranks)]
+    jobs = {n_ranks: seconds_of_job(sets[:2], n_ranks) for n_ranks in train}
+    beside = [
+        row
+        for place, held in enumerate(sets[:2])
+        for n_ranks in train
+        for row in trained(held, n_ranks, jobs[n_ranks][place])
+    ]
     draw(sets, lines, ranks, out / "linear_aggregation.png")
     shown = [line[:8] + line[9:] for line in lines if line[8] == next(iter(NETWORKS))]
     columns = COLUMNS[:8] + COLUMNS[9:]
