@@ -13,7 +13,7 @@ import pytest
 
 from . import fuzz_readers
 
-CASES = 110
+CASES = 70
 
 
 @pytest.mark.slow

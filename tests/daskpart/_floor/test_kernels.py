@@ -188,7 +188,8 @@ def test_children_load_what_is_there_and_write_the_rest(filled, code):
     """Two types: of one the helper and the kernel are there, of the other neither."""
     assert "[(10, 1, 0, False), (10, 1, 1, True)]" in filled.run(code).stdout
     assert len(filled.files()) == 4
-    assert "[(10, 1, 0, False), (10, 2, 0, False)]" in filled.run(code).stdout
+    both = "import kernels; print([kernels.used(dtype) for dtype in ('int64', 'int32')])"
+    assert "[(10, 1, 0, False), (10, 2, 0, False)]" in filled.run(both).stdout
 
 
 def test_of_jobs_of_joblib_one_compiles_a_kernel(workplace):
@@ -237,14 +238,13 @@ def test_kernels_of_sparse_are_kept_too(workplace):
 
 
 def test_a_damaged_file_is_compiled_anew(filled):
-    """One that is empty, one that is not ours, one that was cut short."""
+    """One that is empty beside one that is not ours; then two that were cut short."""
     whole = filled.files()
     for damaged in (
-        lambda _: b"",
-        lambda _: b"not ours",
-        lambda content: content[: len(content) // 2],
+        dict(zip(whole, (b"", b"not ours"), strict=True)),
+        {path: content[: len(content) // 2] for path, content in whole.items()},
     ):
-        filled.fill({path: damaged(content) for path, content in whole.items()})
+        filled.fill(damaged)
         assert "(10, 0, 1, False)" in filled.run().stdout  # the same names: no new file
     assert LOADED in filled.run().stdout
 
