@@ -184,10 +184,11 @@ def _stops_blocked() -> Iterator[None]:
 @contextlib.contextmanager
 def _local_cluster(kind: str, n_workers: int) -> Iterator[Any]:
     say(f"starting {counted(n_workers, 'worker')} …")
-    from distributed import Client, LocalCluster
-
     with contextlib.ExitStack() as stack:
         with _stops_blocked():
+            # in here, too: Python may lose a Ctrl-C that comes amid an import
+            from distributed import Client, LocalCluster
+
             cluster = LocalCluster(
                 n_workers=n_workers,
                 threads_per_worker=1,

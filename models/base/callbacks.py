@@ -127,7 +127,8 @@ class TrainingProgress(EpochCallback):
 
     A bar by rich, or by click where rich is not installed. Silent where nobody looks (not a
     terminal, not a notebook) unless forced; then each epoch prints one line, fit for a batch job's
-    log, and of more than 50 some dozens do. Training that ends within `delay` shows nothing.
+    log, and of more than 50 quick ones some dozens do. Training that ends within `delay` shows
+    nothing.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
     terminal or notebook, rich there    fit ━━━━━━━━━━╸      12/20  train 0.8312  validation 0.8904
     terminal, no rich                   fit  [######----]    12/20  train 0.8312  …
     forced, not a terminal              epoch 12/20  train RMSE 0.8312  validation RMSE 0.8904
-                                        (of many epochs some dozens)
+                                        (of many quick epochs some dozens)
     otherwise                           (nothing)
 
 All wait `delay` seconds before the first sign, so that short fits stay quiet.
@@ -25,6 +25,7 @@ from daskpart._floor.tables import fixed
 _LEAST, _VAST = 1e-3, 1e9
 _BAR = 36  # columns
 _FIRST, _LINES = 10, 50  # of a fit with more than so many epochs the first, and about as many more
+_QUIET_SECONDS = 30.0  # who reads a log would think that it hangs
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Display:
 
 
 class Lines(Display):
-    """A line an epoch, for logs; of a fit with many not all, but the first and the last."""
+    """A line an epoch, for logs; of many that are quick not all, but the first and the last."""
 
     def open(self, first_epoch: int, last_epoch: int) -> None:
         """Start the clock of the delay."""
@@ -107,6 +108,7 @@ class Lines(Display):
         self._visible_from = time.monotonic() + self.delay
         self._each = max(-(-last_epoch // _LINES), 1)
         self._left_out: dict[str, Any] | None = None
+        self._printed_at = self._visible_from
 
     def update(self, row: dict[str, Any]) -> None:
         """Print the line, if it is due."""
@@ -114,7 +116,8 @@ class Lines(Display):
             return
         epoch = int(row["epoch"])
         few = epoch <= self.first_epoch + _FIRST
-        if few or epoch % self._each == 0 or epoch == self.last_epoch:
+        quiet = time.monotonic() - self._printed_at > _QUIET_SECONDS
+        if few or quiet or epoch % self._each == 0 or epoch == self.last_epoch:
             self._print(row)
         else:
             self._left_out = row
@@ -125,7 +128,7 @@ class Lines(Display):
             self._print(self._left_out)
 
     def _print(self, row: dict[str, Any]) -> None:
-        self._left_out = None
+        self._left_out, self._printed_at = None, time.monotonic()
         with suppress(OSError):  # who read it may have gone: no reason to end
             print(describe(row, self.last_epoch, self.measures), file=self.file, flush=True)
 
