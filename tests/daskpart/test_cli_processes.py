@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +26,23 @@ SMALL_FIT = ("--ranks", "3", "--n-components", "4", "--max-iter", "3", "--partit
 def started(*arguments: object, before: tuple[str, ...] = (), **options) -> subprocess.Popen:
     """The command as a process of its own."""
     command = [*before, sys.executable, "-m", "daskpart", *map(str, arguments)]
-    return subprocess.Popen(
+    process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
     )
+    _begun.append(process)
+    return process
+
+
+_begun: list[subprocess.Popen] = []
+
+
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    """A test that fails leaves no endless fit behind, which would slow all others down."""
+    yield
+    while _begun:
+        with _begun.pop() as process:
+            process.kill()
 
 
 def finished(*arguments: object, **options) -> subprocess.CompletedProcess:

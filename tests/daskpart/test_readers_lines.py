@@ -173,8 +173,8 @@ def test_ids_that_float64_cannot_tell_apart(tmp_path: Path) -> None:
     edges = tmp_path / "friends.edges"
     edges.write_text("\n".join(lines).replace(",", " "))
     assert daskpart.read(edges).coords["source"].values.tolist()[-1] == large + 3
-    for wrong, most in ((f"7.0,1,1\n{large}", 63), (f"1,1,1\n{2**63}", 63), ("1,1,1\n1e20", 53)):
-        with pytest.raises(ReadError, match=rf"line 3.*: expected a whole .* 2\^{most} - 1, found"):
+    for wrong in (f"7.0,1,1\n{large}", f"1,1,1\n{2**63}", "1,1,1\n1e20"):
+        with pytest.raises(ReadError, match=r"line 3.*: expected a whole .* 2\^63 - 1, found"):
             read_text(tmp_path, f"user,item,rating\n{wrong},2,3\n")
 
 
