@@ -58,7 +58,7 @@ def _cut() -> None:
 def _train() -> None:
     matrix = _matrix()
     daskpart.MatrixFactorization(4).fit(matrix).score(matrix)
-    daskpart.ImplicitFactorization(4, max_iter=2).fit(matrix)
+    daskpart.ImplicitFactorization(4, max_iter=2).fit(matrix).transform(matrix)  # new rows
     tensor = sparse.random((30, 20, 10), density=0.1, random_state=0)
     for partitioner in ("medium-grain", "hypercube"):
         daskpart.CPDecomposition(4, partitioner=partitioner).fit(tensor)
