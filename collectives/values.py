@@ -37,7 +37,7 @@ class PerRank:
         self.spent = False
 
     def __reduce__(self) -> Any:
-        raise _is_no_part_of_a_value(self)
+        raise is_no_part_of_a_value(self)
 
     def __repr__(self) -> str:
         note = ", spent" if self.spent else ""
@@ -59,13 +59,13 @@ class Replicated:
         return duplicate(self.communicator._result(self.content))
 
     def __reduce__(self) -> Any:
-        raise _is_no_part_of_a_value(self)
+        raise is_no_part_of_a_value(self)
 
     def __repr__(self) -> str:
         return f"<Replicated on {counted(self.communicator.n_ranks, 'rank')}>"
 
 
-def _is_no_part_of_a_value(handle: Any) -> InputError:
+def is_no_part_of_a_value(handle: Any) -> InputError:
     """The error where one is copied or pickled; `run` and steps take them otherwise."""
     return InputError(
         f"A {type(handle).__name__} can't be part of a value that is handed out, or brought here: "

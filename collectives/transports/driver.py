@@ -34,6 +34,7 @@ from daskpart.collectives.cost_measurement import known_cost_model, remember_cos
 from daskpart.collectives.counters import RoundRecord
 from daskpart.collectives.messages import Exchange
 from daskpart.collectives.timeline import Span
+from daskpart.collectives.values import is_no_part_of_a_value
 from daskpart.errors import InputError, WorkerLostError
 
 from . import handles
@@ -284,9 +285,7 @@ def _size_of(value: Any) -> int:
 
 
 def _refused(thing: Any) -> Any:
-    raise InputError(
-        f"A {type(thing).__name__} can't be part of a value that is handed out; give it to `run`."
-    )
+    raise is_no_part_of_a_value(thing)
 
 
 def blamed(answers: list[Answer], reason: str) -> list[Answer]:

@@ -135,7 +135,7 @@ class GraphCommunicator(Communicator):
 
     def collection(self, values: PerRank) -> RankCollection:
         """The lazy values as a Dask collection of one key a rank, to look at or to compute."""
-        self._check_step((values,), {})
+        self._check_step((values,), {}, 1)
         return RankCollection(self._graph([values.content]), list(values.content.keys))
 
     # -- steps: only the graph grows ---

@@ -339,6 +339,11 @@ def test_errors_that_dask_would_not_bring_back(own_client):
         assert own_client.run(os.getpid) == workers
 
 
+def test_a_collection_is_of_values_of_each_rank(threads):
+    with pytest.raises(InputError, match="Argument 0 is a replicated value"):
+        threads.collection(threads.replicated(1))
+
+
 def test_a_deep_error_keeps_its_kind_on_threads(threads):
     with pytest.raises(ZeroDivisionError):
         threads.gather(threads.map(deep, threads.values([1] * threads.n_ranks)))
