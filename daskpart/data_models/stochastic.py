@@ -87,8 +87,8 @@ def stochastic(
     n_parts : int
         How many parts it will be cut into: the bound depends on it.
     sampler : Sampler, optional
-        What a mini-batch is: `VertexSampler` (the default), `NeighbourSampler`, `LayerSampler`, or
-        an object with their method.
+        What a mini-batch is: `VertexSampler`, `NeighbourSampler`, `LayerSampler`, or an object with
+        their method. The default takes a tenth of the vertices, two at least.
     theta, delta : float
         As in `nets_needed`; the defaults are the paper's (section 5).
     coverage : float, default=8
@@ -119,7 +119,8 @@ def stochastic(
     if n_batches is not None:
         n_batches = whole_number(n_batches, "n_batches", least=1)
     seed = whole_number(random_state, "random_state", least=0, most=2**63 - 1)
-    chosen: Sampler = VertexSampler() if sampler is None else sampler
+    n_vertices = whole.hypergraph.n_vertices
+    chosen = _tenth_or_two(n_vertices) if sampler is None else sampler
     if not hasattr(chosen, "draw"):
         raise InputError(f"sampler is {sampler!r}: give a VertexSampler, or what has its method")
     if not (isinstance(coverage, int | float) and 0 <= coverage < math.inf):
@@ -139,7 +140,7 @@ def stochastic(
         n_nets += _size(drawn, n_nets)
         n_edges += sum(len(layer.targets) for layer in drawn)
     hypergraph = replace(
-        _without_trifles(_merged(layers, graph.n_vertices)),
+        _without_trifles(_merged(layers, n_vertices)),
         vertex_weights=whole.hypergraph.vertex_weights,
     )
     facts = {
@@ -152,6 +153,12 @@ def stochastic(
         "seed": seed,
     }
     return replace(whole, hypergraph=hypergraph, name="stochastic", facts=facts)
+
+
+def _tenth_or_two(n_vertices: int) -> Sampler:
+    """The default: of a small graph a tenth is one vertex, which needs nobody's features."""
+    tenth = VertexSampler()
+    return tenth if tenth.count(n_vertices) > 1 else VertexSampler(min(2, n_vertices))
 
 
 def _size(layers: list[Layer], n_nets: int) -> int:

@@ -159,6 +159,15 @@ def test_mini_batches_hold_the_edges_several_times() -> None:
     assert edges[-2] < 8 * len(graph.neighbours) <= edges[-1]
 
 
+def test_of_a_small_graph_too_its_edges_are_drawn() -> None:
+    """Two cliques are kept whole: a mini-batch of one vertex would have no edge."""
+    half = np.arange(8) // 4
+    matrix = scipy.sparse.coo_array(half[:, None] == half)
+    partition = daskpart.partition(matrix, 2, model="stochastic")
+    assert partition.info["sampler"] == "VertexSampler(size=2)"
+    assert sorted(map(set, np.split(partition.assignment, 2))) == [{0}, {1}]
+
+
 def test_the_bound_holds_for_a_partition() -> None:
     """Means over enough nets lie within θ of the mean over very many in 1 - δ of the draws."""
     matrix = random_graph(300, 6)
