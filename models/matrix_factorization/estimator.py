@@ -287,7 +287,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
             (user, item, rating) DataFrame (pandas or Dask), which may have a fourth column of
             timestamps, or a list of such records. Values of any scale: see `scaling`.
         y : ignored
-        sample_weight : array of shape (nnz,), or container of the pattern of X, optional
+        sample_weight : array or series of nnz (of Dask too), or container like X, optional
             What each rating counts, 0 or more; one is given for each stored entry (each line of a
             table) in the order of X. The gradient of a rating is multiplied by its weight, that of
             its penalty too: two ratings in one step, where repeating it would make two. Weight 0

@@ -20,7 +20,7 @@ from daskpart.containers.matrix import (
     stored_triples,
 )
 from daskpart.errors import DaskpartWarning, InputError
-from daskpart.models.base.problem import Problem, is_lazy
+from daskpart.models.base.problem import Problem, in_memory, is_lazy
 
 from .growing import joined
 from .pairs import check_names, entry_positions
@@ -270,6 +270,8 @@ def _weights_of(
     """
     import pandas as pd  # here, as ranks import this module
 
+    if getattr(given, "ndim", 2) == 1:
+        given = in_memory(given, "sample weights")
     if isinstance(given, np.ndarray | pd.Series | list) and np.ndim(given) == 1:
         rows, items, values, *more = stored_triples(X, columns, repeats == "sum")
         if len(given) != len(values):

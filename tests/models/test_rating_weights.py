@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dask.array
+import dask.dataframe
 import numpy as np
 import pandas as pd
 import pytest
@@ -149,6 +151,24 @@ def test_labelled_weights_go_to_the_ratings_of_their_names():
         _model().fit(ratings, sample_weight=weights.assign_coords(user=[*users[1:], "u9"]))
     with pytest.raises(InputError, match="the other way round"):
         _model().fit(ratings[:5], sample_weight=weights[:5].T)
+
+
+def test_weights_may_be_of_dask_as_the_table_may():
+    rows, items = (ratings := _ratings()).coords
+    table = pd.DataFrame({"user": rows, "item": items, "rating": ratings.data})
+    weights = pd.Series(np.linspace(0.5, 2, len(table)))
+    expected = _model().fit(table, sample_weight=weights).state_.user_factors
+    parts, parts_of_weights = (
+        dask.dataframe.from_pandas(x, npartitions=3) for x in (table, weights)
+    )
+    for X, given in (
+        (parts, weights),
+        (parts, parts_of_weights),
+        (table, parts_of_weights),
+        (table, dask.array.from_array(weights.to_numpy(), chunks=50)),
+    ):
+        found = _model().fit(X, sample_weight=given).state_.user_factors
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_weights_by_the_lines_of_a_table_in_another_order_are_refused():
