@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .cost_model import CostModel
 
 Cached = TypeVar("Cached")
+_MOST_CACHED = 64  # plans that a communicator keeps by `cached`
 
 
 class Communicator(ABC):
@@ -425,9 +426,11 @@ class Communicator(ABC):
         """What ``make()`` gave under this key on this communicator, made on the first call.
 
         For plans that are prepared again and again; the key says all that `make` depends on. `make`
-        may `map` and `prepare`, but must send no messages.
+        may `map` and `prepare`, but must send no messages. Of many keys the oldest are forgotten.
         """
         if key not in self._cache:
+            if len(self._cache) == _MOST_CACHED:
+                del self._cache[next(iter(self._cache))]
             self._cache[key] = make()
         return self._cache[key]
 

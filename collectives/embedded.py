@@ -126,6 +126,7 @@ def run_embedded(
 ) -> tuple[PerRank, Any]:
     """All rounds, with or without a payload; rows that arrive go to ``end(state, inbox)``."""
     embedding = _with_room(prepared, payload is not None)
+    communicator._check_step((values,), static, 1)  # in the last step it is an argument by itself
     routes, rounds = embedding.routes, embedding.rounds
     folds = communicator.n_ranks & (communicator.n_ranks - 1) != 0
     payloads = () if payload is None else (payload,)

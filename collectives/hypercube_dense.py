@@ -171,5 +171,6 @@ def _as_given(total: Any, given: Any) -> Any:
     """The result in the form in which the value was given."""
     array = total.to_numpy() if isinstance(total, Stream) else np.asarray(total)
     # what arrived, or was sent, belongs to another rank too
-    own = copied(array) if array is given or not array.flags.writeable else array
+    is_given = isinstance(given, np.ndarray) and np.may_share_memory(array, given)
+    own = copied(array) if is_given or not array.flags.writeable else array
     return as_given(own, given)

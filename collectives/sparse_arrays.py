@@ -10,6 +10,7 @@ Nothing is computed, so the algorithm is chosen for a density that the caller ex
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -82,7 +83,7 @@ def allreduce_array(
     model = model or TASK_GRAPH
     if options["algorithm"] == "auto":
         require_free_choice(options["group"], options["degrees"])
-        size = int(np.prod(x.shape)) // n_ranks
+        size = math.prod(x.shape) // n_ranks
         best = model.best(Problem(n_ranks, size, expected_density * size, x.dtype))
         options |= {"algorithm": best.algorithm, "group": best.group, "degrees": best.degrees}
     token = tokenize(x.name, reduction, model, options)

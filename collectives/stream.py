@@ -401,8 +401,10 @@ def _wide(indices: NDArray[Any] | None) -> NDArray[Any]:
 def _from_sparse(data: Any, reduction: Reduction) -> Stream:
     import sparse
 
-    coo = sparse.COO.from_scipy_sparse(data) if not hasattr(data, "fill_value") else data
-    coo = coo if hasattr(coo, "linear_loc") else coo.tocoo()
+    if not hasattr(data, "fill_value"):  # of scipy
+        # a copy: pydata/sparse adds up what stands twice in the caller's own coo_matrix
+        data = sparse.COO.from_scipy_sparse(data.copy() if data.format == "coo" else data)
+    coo = data if hasattr(data, "linear_loc") else data.tocoo()
     neutral = _neutral(coo.dtype, reduction)
     if coo.fill_value != neutral:
         raise InputError(

@@ -144,8 +144,9 @@ class Timeline:
         times: dict[tuple[int, int], list[tuple[float, float]]] = {}
         for span in self.spans:
             times.setdefault((span.rank, span.kind), []).append((span.begin, span.end))
+        first = self.begin
         for (rank, kind), pairs in times.items():
-            begins, ends = np.array(pairs).T - self.begin
+            begins, ends = np.array(pairs).T - first
             covered[rank, kind] = np.diff(_elapsed(begins, edges) - _elapsed(ends, edges))
         shares = covered * (n_columns / self.duration) if self.duration else covered
         return shares / np.maximum(shares.sum(axis=1, keepdims=True), 1.0)  # tasks may overlap

@@ -34,10 +34,11 @@ import scipy.sparse
 
 from ._floor.atomic import kept_words, partial_of, remove, remove_left_behind
 from ._floor.checks import one_of, path_text, require_partition
+from .containers.dask_blocks import cut_by_part
 from .containers.matrix import as_graph_matrix
 from .errors import InputError
 from .partitions import Partition
-from .writers import write_parts
+from .writers import write_parts, write_rows
 
 LAYOUTS = ("dgl", "pyg", "parmetis")
 _NODE, _EDGE = "node", "node:edge:node"
@@ -169,15 +170,14 @@ def _write_dgl(matrix: Any, partition: Partition, place: Path, name: str) -> Non
     source, destination = _edges(matrix)
     has_weights = bool((matrix.data != 1).any())
     part_of_edge = partition.assignment[destination]
+    pieces = cut_by_part(part_of_edge, partition.n_parts, source, destination, matrix.data)
     edges, weights = [], []
-    for part in range(partition.n_parts):
-        chosen = part_of_edge == part
+    for part, (*ends, data) in enumerate(pieces):
         edges.append(f"edges/part{part}.csv")
-        pairs = np.stack([source[chosen], destination[chosen]], axis=1)
-        np.savetxt(place / edges[-1], pairs, fmt="%d")
+        write_rows(np.stack(ends, axis=1), place / edges[-1])
         if has_weights:
             weights.append(f"edge_data/weight-part{part}.npy")
-            np.save(place / weights[-1], matrix.data[chosen].astype(np.float32))
+            np.save(place / weights[-1], data.astype(np.float32))
     of_edges = {"weight": {"format": {"name": "numpy"}, "data": weights}}
     metadata = {
         "graph_name": name,
@@ -208,10 +208,11 @@ def _write_pyg(matrix: Any, partition: Partition, place: Path) -> None:
     has_weights = bool((matrix.data != 1).any())
     node_map = partition.assignment.astype(np.int64)
     edge_map = node_map[destination]
-    for part in range(partition.n_parts):
+    numbers = np.arange(matrix.nnz)
+    pieces = cut_by_part(partition.assignment[destination], partition.n_parts, numbers)
+    for part, (edges,) in enumerate(pieces):  # sorted by destination, as is_sorted says
         folder = place / f"part_{part}"
         folder.mkdir()
-        edges = np.flatnonzero(edge_map == part)  # sorted by destination, as is_sorted says
         graph = {
             "edge_id": torch.from_numpy(edges),
             "row": torch.from_numpy(source[edges]),

@@ -53,8 +53,13 @@ def write_hypergraph(
 
 def write_parts(assignment: NDArray[np.int32], path: str | PathLike[str]) -> None:
     """Write the part of each vertex, one a line, counted from 0."""
+    write_rows(assignment[:, None], path)
+
+
+def write_rows(rows: NDArray[np.integer], path: str | PathLike[str]) -> None:
+    """Write whole numbers of at least 0, a row a line, blanks between."""
     with opened_for_writing(location(path)) as file:
-        _pour(_rows_as_text(before=assignment.astype(np.int64)[:, None]), file)
+        _pour(_rows_as_text(before=rows.astype(np.int64)), file)
 
 
 def _pour(pieces: Iterator[bytes], file: IO[bytes]) -> None:

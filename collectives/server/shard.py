@@ -50,7 +50,7 @@ class ServerSpec:
         return self.directory.n_shards
 
     def require_fit(self, array: NDArray[Any], what: str) -> None:
-        """InputError unless values can become rows: of the dtype's kind, integers in its range."""
+        """InputError unless values can become rows: of the dtype's kind, and in its range."""
         if array.dtype.kind in "iu" and self.dtype.kind in "iu":
             limits = np.iinfo(self.dtype)
             for value in (array.min(), array.max()) if array.size else ():
@@ -63,6 +63,11 @@ class ServerSpec:
                 f"{what} of dtype {array.dtype} don't fit a server of dtype {self.dtype}: convert "
                 "them first"
             )
+        elif array.dtype.kind == "f" and array.dtype.itemsize > self.dtype.itemsize:
+            most = np.finfo(self.dtype).max
+            finite = array[np.isfinite(array)]
+            if finite.size and (largest := np.abs(finite).max()) > most:
+                raise InputError(f"{what} go up to {largest:g}, but {self.dtype} to {most:g}")
 
 
 class _Pull(NamedTuple):

@@ -38,6 +38,7 @@ from daskpart.collectives.hypercube import load_plan
 from daskpart.collectives.simulator import DENSE_ALGORITHMS
 from daskpart.collectives.sparse_steps import ALGORITHMS
 from daskpart.connectivity import Connectivity
+from daskpart.containers.dask_blocks import cut_by_part
 from daskpart.data_models import build, rebuild
 from daskpart.errors import InputError, ReadError
 
@@ -238,7 +239,7 @@ def _connectivities(
 
 def _items_of(connectivity: Connectivity) -> list[np.ndarray]:
     items = np.repeat(np.arange(connectivity.n_items), np.diff(connectivity.pointer))
-    return [items[connectivity.parts == part] for part in range(connectivity.n_parts)]
+    return [own for (own,) in cut_by_part(connectivity.parts, connectivity.n_parts, items)]
 
 
 def _is_counted(how: str, spread: str, n_ranks: int, entries: int) -> bool:

@@ -183,9 +183,7 @@ class _KernelCache(FunctionCache):
         try:
             reduced = pickle.loads(path.read_bytes())
             return self._impl.rebuild(target_context, reduced)
-        except FileNotFoundError:
-            return None
-        except Exception:  # cut short, or no file of ours: whatever pickle makes of it
+        except Exception:  # not there; cut short, or no file of ours: whatever pickle makes of it
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -214,14 +214,17 @@ def assign_again(
     recent: deque[AssignedBlock] = deque(maxlen=window)
     for assigned in assign_in_order(blocks, settings, base.copy()):
         recent.append(assigned)
+    place_of = np.full(len(base), -1, np.int64)  # of a parameter among those of the block
     for turn in range(extra_passes):
         for number in range(blocks.n_blocks):
             block = blocks.read(number)
-            sets = base.copy()
+            rows = base[block.parameters]
+            place_of[block.parameters] = np.arange(len(rows))
             for before in recent:
                 if before.number != number:
-                    sets[before.parameters] |= before.own
-            rows = sets[block.parameters]
+                    place = place_of[before.parameters]
+                    rows[place[place >= 0]] |= before.own[place >= 0]
+            place_of[block.parameters] = -1
             assigned = assign_block(block, number, int(blocks.starts[number]), rows, settings)
             recent.append(assigned)
             if turn == extra_passes - 1:
@@ -260,6 +263,6 @@ def sets_of_sample(
     )
     sets = NeighbourSets.empty(blocks.n_parameters, settings.n_parts)
     rows = sets.bits[sample.parameters]
-    assign_block(sample, 0, 0, rows, settings)
+    assign_block(sample, 0, 0, rows, replace(settings, compared=False))
     sets.bits[sample.parameters] = rows
     return sets

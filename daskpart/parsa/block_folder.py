@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.archive import opened_npz
+from daskpart._floor.atomic import replacing
 from daskpart._floor.checks import whole_number, whole_numbers
 from daskpart._floor.tables import html_table, text_table
 from daskpart._incidence import group
@@ -141,11 +142,12 @@ class BlockFolder:
                 sizes = _write_graph(source, place, n_blocks, random_state)
             else:
                 sizes = _write_file(source, place, n_blocks, random_state, n_parameters)
+            told = {"format": _FORMAT, "n_blocks": n_blocks, "random_state": random_state, **sizes}
+            with replacing(place / _MANIFEST) as file:
+                file.write(f"{json.dumps(told, indent=1)}\n".encode())
         except BaseException:
             _remove_unfinished(place)
             raise
-        told = {"format": _FORMAT, "n_blocks": n_blocks, "random_state": random_state, **sizes}
-        (place / _MANIFEST).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
         return cls(place)
 
     def read(self, block: int) -> Block:

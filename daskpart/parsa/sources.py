@@ -89,6 +89,8 @@ def blocks_of(
             yield BlockFolder.write(source, folder, n_blocks, random_state=random_state)
     else:
         graph = as_bipartite(data) if path is None else _graph_of(path)
+        if not graph.n_data:
+            raise InputError("there are no data to assign: every row is a datum")
         if n_blocks is None:
             fitting = (
                 usual if limit is None else blocks_that_fit(_size_of_graph(graph), n_parts, limit)

@@ -204,9 +204,9 @@ def traffic(rows: Any, *, unit: str | None = None, ax: Axes | None = None) -> Ax
 def _table_of(given: Any) -> tuple[Any, str]:
     """Ranks × ranks of what was given, and what its entries count."""
     given = getattr(given, "counters", given)
-    if hasattr(given, "bytes_sent"):
-        return given.traffic(quantity="bytes"), "bytes"
     if hasattr(given, "traffic"):
+        if hasattr(given, "bytes_sent"):
+            return given.traffic(quantity="bytes"), "bytes"
         if callable(given.traffic):
             return given.traffic(), "rows"
         step = getattr(given, "unit", "epoch")

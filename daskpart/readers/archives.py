@@ -138,6 +138,8 @@ def _tensor(content: io.BytesIO, path: str) -> sparse.COO:
             len(index) and not 0 <= index.min() <= index.max() < extent
         ):
             raise ValueError(f"coordinates of mode {mode} are not whole numbers below {extent}")
+        if array.ndim == 2:  # a matrix, as scipy writes one
+            check_extent(path, extent, array.nnz, ("rows", "columns")[mode])
     return assemble(list(indices), array.data, array.shape, path, repeats="sum")
 
 

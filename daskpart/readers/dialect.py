@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral
 
 from daskpart._floor.checks import several
 from daskpart.containers.column_names import (
@@ -122,7 +122,10 @@ def choose_columns(
     if columns is not None:
         if len(columns := _listed(columns, relation)) not in (2, 3):
             raise InputError(f"columns names {relation.columns}; got {columns!r}")
-        return tuple(position_of(column, names, n_columns, path) for column in columns)
+        chosen = tuple(position_of(column, names, n_columns, path) for column in columns)
+        if len(set(chosen)) < len(chosen):
+            raise InputError(f"columns is {columns!r}: give another column for each")
+        return chosen
     if names is not None:
         plain = [plain_word(name) for name in names]
         places = known_places(plain, relation.names)
@@ -167,7 +170,7 @@ def position_of(column: str | int, names: Sequence[str] | None, n_columns: int, 
     """Where a column is that was named, or counted from 0 (InputError)."""
     if isinstance(column, str) and names is not None and column in names:
         return list(names).index(column)
-    if isinstance(column, Real) and 0 <= column < n_columns:
+    if isinstance(column, Integral) and not isinstance(column, bool) and 0 <= column < n_columns:
         return int(column)
     known = f"positions 0 to {n_columns - 1}" if names is None else listed(list(names), str(column))
     raise InputError(f"{path}: no column {column!r}; the columns are {known}")

@@ -321,6 +321,9 @@ def test_a_text_brings_its_own_pack_and_combine():
             communicator, prepared, state, _pack_box, _combine_box, reduction=MAX, factor=2
         )
         found = [box["rows"] for box in communicator.gather(found)]
+        given = communicator.map(_boxed, rows)
+        with pytest.raises(InputError, match=r"factor= .* pass those by position"):
+            reduce(communicator, prepared, given, _pack_box, _combine_box, factor=rows)
     largest = run_direct(connectivity, "reduce", reduction=MAX)
     assert bits(found) == bits([2 * rows for rows in largest])
 

@@ -44,6 +44,7 @@ def local(n_items=N_ITEMS, **options):
         ({"initial": np.full(23, -1), "dtype": np.uint8}, "initial hold -1, but uint8 holds 0 to"),
         ({"initial": np.zeros(23), "dtype": int}, "initial of dtype float64 don't fit"),
         ({"initial": None}, "initial of dtype object don't fit"),
+        ({"initial": np.full(23, -1e300), "dtype": np.float32}, r"up to 1e\+300, but float32 to"),
         ({"initial": np.ma.masked_less(np.arange(23.0), 2)}, "initial hold 2 masked values"),
         ({"timeout": math.nan}, "timeout is nan"),
         ({"start_seconds": 0}, "start_seconds is 0"),

@@ -10,7 +10,7 @@ import pytest
 import sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csr_array
+from scipy.sparse import coo_matrix, csr_array
 
 from daskpart.collectives import stream as stream_module
 from daskpart.collectives.copies import duplicate
@@ -100,6 +100,13 @@ def test_masked_neutral_entries_are_dropped_and_a_stream_passes():
     minimum = stream_of(np.array([np.inf, 0.0, 3.0]), reduction=MIN)
     assert minimum.indices.tolist() == [1, 2]
     assert minimum.to_coo().fill_value == np.inf
+
+
+def test_a_matrix_of_the_caller_stays_as_it_is():
+    """pydata/sparse adds up repeated entries, and drops zeros, of a coo_matrix in place."""
+    given = coo_matrix(([1.0, 2.0, 3.0, 0.0], ([0] * 4, [1, 1, 2, 3])), shape=(1, 4))
+    assert stream_of(given).to_numpy().tolist() == [[0, 3, 3, 0]]
+    assert given.data.tolist() == [1, 2, 3, 0]
 
 
 def test_streams_never_change_and_keep_nothing_of_the_caller():

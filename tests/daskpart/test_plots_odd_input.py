@@ -349,6 +349,7 @@ FORM = plots.bordered_form([0, 1], [1, 0], (2, 2), [0, 1], 2)
         (lambda: plots.part_weights([[1], [1, 2]]), "weights are a list of which NumPy makes no"),
         (lambda: plots.part_weights([1], ax=[None]), "ax is a list: give the axes"),
         (lambda: plots.traffic("rows"), r"traffic counts have the shape \(\)"),
+        (lambda: plots.traffic(SimpleNamespace(bytes_sent=1)), r"counts have the shape \(\)"),
         (lambda: plots.traffic([[1, 1j], [1, 1]]), "traffic counts are of type complex"),
         (lambda: plots.timeline({}), "run is a dict: give a Timeline"),
         (lambda: plots.simulated(3), "lines is 3: give a sequence"),

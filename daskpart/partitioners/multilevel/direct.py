@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from daskpart.partitioners.balance import BOUNDLESS
+from daskpart.partitioners.balance import heaviest_allowed
 
 from .bipartition import MIDDLE, bipartition_level, side_limits
 from .coarsen import coarsen
@@ -57,9 +57,7 @@ SOLVE_PINS = 3_000_000  # pins over all partitions of one hypergraph
 
 def part_limits(total_weight: int, n_parts: int, epsilon: float) -> np.ndarray:
     """Return int64[n_parts], the weight that each part may have: (1 + ε) of the mean."""
-    mean = total_weight / n_parts
-    limit = max(int((1.0 + epsilon) * mean), -(-total_weight // n_parts))
-    return np.full(n_parts, min(limit, max(total_weight, BOUNDLESS)), np.int64)
+    return np.full(n_parts, heaviest_allowed(total_weight, n_parts, epsilon), np.int64)
 
 
 class _Piece(NamedTuple):

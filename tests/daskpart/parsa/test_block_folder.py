@@ -91,6 +91,19 @@ def test_bad_input_is_refused_and_leaves_nothing(path, tmp_path):
         BlockFolder.write(graph, place, 3)
 
 
+def test_where_the_list_of_blocks_cannot_be_written_nothing_stays(path, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    place = tmp_path / "new"
+    with monkeypatch.context() as patched:
+        patched.setattr("daskpart.parsa.block_folder.replacing", full)
+        with pytest.raises(OSError, match="No space"):
+            BlockFolder.write(path, place, 2)
+    assert not list(place.iterdir())
+    assert BlockFolder.write(path, place, 2).n_blocks == 2
+
+
 def test_folders_that_are_not_whole_are_refused(path, tmp_path):
     with pytest.raises(ReadError, match="no complete set of blocks"):
         BlockFolder(tmp_path)

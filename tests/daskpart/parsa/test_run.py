@@ -209,6 +209,13 @@ def test_a_result_is_saved_and_shows_itself(matrix, tmp_path):
         ParsaResult.load(tmp_path / "partition.npz")
 
 
+@pytest.mark.parametrize("options", [{}, {"memory_limit": "1 GB"}, {"n_blocks": 1}])
+def test_without_data_there_is_nothing_to_assign(options):
+    nothing = Hypergraph.from_nets([0], [], 0)
+    with pytest.raises(InputError, match="there are no data to assign"):
+        partition(nothing, 1, **options)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
