@@ -32,6 +32,7 @@ from .kernels_sparse import largest_of_buckets
 from .reduction import SUM
 from .sparse_allreduce import sparse_allreduce
 from .stream import Stream, stream_of
+from .texts import collective
 
 _FEW = 64  # of so many, each candidate finds its place among the others one by one
 
@@ -189,6 +190,7 @@ class ApproximateTopK(_Selection):
         return np.flatnonzero(random.random(len(values)) < self.probabilities(values))
 
 
+@collective
 def topk_allreduce(
     communicator: Communicator,
     compressor: Compressor,
