@@ -332,9 +332,8 @@ class CPDecomposition(CPModel, DistributedEstimator):
         if fitted.missing == "zero":
             signs = nonnegative_modes(fitted.nonnegative, state.dims)
             ridge = ridge_modes(fitted.ridge, state.dims)
-            grown = with_new_rows(
-                others_updated(state, aligned, place, rows, signs, ridge), aligned, place, rows
-            )
+            moved, rows = others_updated(state, aligned, place, rows, signs, ridge)
+            grown = with_new_rows(moved, aligned, place, rows)
         self.state_ = grown
         if hasattr(self, "n_features_in_"):  # of a matrix
             self.n_features_in_ = grown.shape[1]

@@ -76,8 +76,10 @@ def others_updated(
     rows: NDArray,
     nonnegative: Sequence[bool],
     ridge: Sequence[float],
-) -> CPState:
+) -> tuple[CPState, NDArray]:
     """The state before it grows, with the factors of all other modes moved by the new slices.
+
+    And the new rows for it: these factors are normalised, so rows take their norms.
 
     Parameters are those of `with_new_rows`; `nonnegative` and `ridge` say it of each mode.
     """
@@ -104,14 +106,13 @@ def others_updated(
             products, before + now, factors[mode], np.ones(len(before)),
             nonnegative=nonnegative[mode], precision=state.factors[mode].dtype,
         )  # fmt: skip
-    weights = np.ones(len(state.weights))
     factors[place] = old[place]
-    for factor in factors:
-        norms = np.linalg.norm(factor, axis=0)
-        normalise_columns(factor, norms)
-        weights *= norms
+    norms = np.array([np.linalg.norm(factor, axis=0) for factor in factors])
+    for factor, of_columns in zip(factors, norms, strict=True):
+        normalise_columns(factor, of_columns)
     typed = [new.astype(own.dtype) for new, own in zip(factors, state.factors, strict=True)]
-    return replace(state, weights=weights, factors=typed)
+    moved = replace(state, weights=norms.prod(axis=0), factors=typed)
+    return moved, rows * np.delete(norms, place, axis=0).prod(axis=0)
 
 
 def _more_labels(known: NDArray, given: NDArray | None, dim: str) -> NDArray:

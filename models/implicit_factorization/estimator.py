@@ -383,7 +383,7 @@ class ImplicitFactorization(Recommender, DistributedEstimator):
         n_components = int(self.n_components)
         state = problem.blank(n_components, ImplicitState)
         scale = self.init_scale / np.sqrt(n_components)
-        fill_starting_rows(state.item_factors, plan.random_state, scale)
+        fill_starting_rows(state.item_factors, "item", plan.random_state, scale)
         if self.nonnegative:
             np.abs(state.item_factors, out=state.item_factors)
         return state

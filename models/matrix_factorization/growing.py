@@ -92,7 +92,7 @@ def grown(
     sides = (("user", n_users, matrix.rows), ("item", n_items, matrix.columns))
     for (side, old, entries), n in zip(sides, shape, strict=True):
         rows = np.zeros((n, state.n_components), np.float32)
-        fill_starting_rows(rows, random_state, scale)
+        fill_starting_rows(rows, side, random_state, scale)
         rows = np.abs(rows) if nonnegative else rows
         rows[np.bincount(entries, minlength=n) == 0] = 0
         rows[:old] = getattr(state, f"{side}_factors")

@@ -300,10 +300,15 @@ def _starting_rows(ids, n_components, center, scale, seed, rows):
             rows[r, f] = center + scale * (2.0 * unit - 1.0)
 
 
-def fill_starting_rows(rows: np.ndarray, random_state: int, scale: float) -> None:
-    """Fill all rows of a side, in place: uniform in ± scale, by seed and position alone."""
-    seed = np.random.SeedSequence(random_state).generate_state(2, np.uint64)[1]
+def fill_starting_rows(rows: np.ndarray, side: str, random_state: int, scale: float) -> None:
+    """Fill all rows of a side, in place: uniform in ± scale, by side, seed and position alone."""
+    seed = _seeds_of_sides(random_state)[int(side == "item")]
     _starting_rows(np.arange(len(rows)), rows.shape[1], 0.0, scale, seed, rows)
+
+
+def _seeds_of_sides(random_state: int) -> np.ndarray:
+    """Of users and of items: else those of one number would begin with the same row."""
+    return np.random.SeedSequence(random_state).generate_state(2, np.uint64)
 
 
 def starting_model(
@@ -329,7 +334,7 @@ def starting_model(
         Whether those below 0 have their sign changed.
     """
     model = blank_model(layout, ratings.users.size, ratings.items.size, mean)
-    seeds = np.random.SeedSequence(random_state).generate_state(2, np.uint64)
+    seeds = _seeds_of_sides(random_state)
     for (own, held, ids, _), seed in zip(sides(ratings), seeds, strict=True):
         rows = np.zeros((ids.size, model.item.shape[1]), np.float32)
         _starting_rows(ids, layout.n_components, center, scale, seed, rows)

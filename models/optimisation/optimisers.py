@@ -15,11 +15,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.checks import finite_number, several
 from daskpart._floor.kernels import kernel
 from daskpart.errors import InputError
 
@@ -41,15 +43,40 @@ class Optimizer(ABC):
 
     Parameters
     ----------
-    weight_decay : float or tuple of float
-        Times the weight is added to its gradient (L2); a tuple gives one for each weight.
+    weight_decay : float or sequence of float
+        Times the weight is added to its gradient (L2); several are one for each weight.
+
+    Raises
+    ------
+    InputError
+        For a decay that is no finite number of at least 0.
     """
 
     slots: ClassVar[tuple[str, ...]] = ()
     weight_decay: float | tuple[float, ...] = 0.0
 
+    def __post_init__(self) -> None:
+        decay: Any = self.weight_decay
+        if isinstance(decay, Real):
+            finite_number(decay, "weight_decay")
+            return
+        numbers = several(decay, "weight_decay", "a number, or one for each weight")
+        checked = tuple(finite_number(each, "a number of weight_decay") for each in numbers)
+        object.__setattr__(self, "weight_decay", checked)
+
     def first_slots(self, weights: Weights) -> Slots:
-        """What is remembered before the first step: zeros."""
+        """What is remembered before the first step: zeros.
+
+        Raises
+        ------
+        InputError
+            For decays of more weights, or of fewer.
+        """
+        if isinstance(self.weight_decay, tuple) and len(self.weight_decay) != len(weights):
+            raise InputError(
+                f"weight_decay has {len(self.weight_decay)} numbers: give one, or one for each of "
+                f"the {len(weights)} weights"
+            )
         return {
             f"{slot}.{place}": np.zeros_like(weight)
             for slot in self.slots

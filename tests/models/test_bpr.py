@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import sparse
+from sklearn.base import clone
 
 import daskpart
 from daskpart.collectives import LocalCommunicator
@@ -234,6 +235,13 @@ def test_a_table_of_clicks_grows_by_new_users():
     model.partial_fit(table[table["user"] >= 150])
     assert model.user_factors_.shape == (80, 8)
     assert model.recommend(179, n=3).shape == (3, 3)
+    begun = daskpart.MatrixFactorization(8, loss="bpr", max_iter=1, learning_rate="constant",
+                                         initial_learning_rate=1e-9)  # fmt: skip
+    begun.fit(table[(table["user"] < 130) & (table["item"] < 30)]).partial_fit(table)
+    users, items = begun.user_factors_.to_numpy(), begun.item_factors_.to_numpy()
+    assert not np.allclose(users[30:40], items[30:40], atol=1e-6)  # of new ones both sides alike
+    anew = clone(begun).fit(table)
+    np.testing.assert_allclose(users[30:], anew.user_factors_.to_numpy()[30:], atol=1e-6)
     with pytest.raises(InputError, match="closed form"):
         model.transform(table)
 

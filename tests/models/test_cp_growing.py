@@ -88,6 +88,31 @@ def test_a_ridge_is_that_of_the_fit(ridge):
     np.testing.assert_allclose(found, user / np.linalg.norm(user, axis=0), atol=1e-5)
 
 
+def test_new_slices_go_with_the_factors_that_moved():
+    """Of other columns and ten times as large: the norms of what moved are the new rows', too."""
+    X = months(noise=0.2)
+    fitted = model(max_iter=3000, tol=1e-14).fit(X.isel(month=slice(0, 16)))
+    new = 10 * months(noise=0.2, seed=1).isel(month=slice(16, 24))
+    user, item, month = (np.array(factor) for factor in fitted.state_.factors)
+    month *= fitted.state_.weights
+    rows = fitted.transform(new, mode="month").to_numpy() * fitted.state_.weights
+    dense, every = new.data.todense(), np.concatenate((month, rows))
+
+    def gram(factor):
+        return factor.T @ factor
+
+    before, now = gram(item) * gram(month), gram(item) * gram(rows)
+    products = user @ before + np.einsum("ijk,jr,kr->ir", dense, item, rows)
+    before_of_item = gram(user) * gram(month)
+    user = products @ np.linalg.inv(before + now)
+    before, now = before_of_item, gram(user) * gram(rows)
+    products = item @ before + np.einsum("ijk,ir,kr->jr", dense, user, rows)
+    item = products @ np.linalg.inv(before + now)
+    state = fitted.partial_fit(new, mode="month").state_
+    expected = whole([user, item, every], np.ones(3))
+    np.testing.assert_allclose(whole(state.factors, state.weights), expected, atol=1e-9)
+
+
 def test_columns_of_a_matrix_are_counted():
     X = months().data[:, :, 0] + months().data[:, :, 5]
     fitted = model(max_iter=3).fit(X[:, :8]).partial_fit(X[:, 8:], mode=1)

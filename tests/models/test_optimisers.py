@@ -84,6 +84,12 @@ def test_each_weight_may_have_its_own_decay():
     optimizer.update(weights, [np.zeros(2), np.zeros(3)], {}, rate=1.0, number=1)
     assert weights[0].tolist() == [0.5, 0.5]
     assert weights[1].tolist() == [1.0, 1.0, 1.0]
+    assert SGD(weight_decay=[0.5, 0]) == optimizer  # a list was broadcast over the columns
+    with pytest.raises(InputError, match=r"weight_decay has 2 numbers: .* each of the 1 weights"):
+        optimizer.first_slots(weights[:1])
+    for wrong, words in (("0.5", "a number of weight_decay is '0'"), (-1, "-1"), ([None], "None")):
+        with pytest.raises(InputError, match=words):
+            Adam(weight_decay=wrong)
 
 
 @pytest.mark.parametrize(

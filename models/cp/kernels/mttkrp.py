@@ -39,6 +39,9 @@ from daskpart._floor.lanes import (
 
 # rows are bytes apart, positions index `coordinates`; unsigned indices spare numba's wrap-around
 
+# terms of one sum: a float32 sum of millions, as in a mode of few rows, would lose what it adds
+MOST_SUMMED = 4096
+
 
 @kernel(inline="always")
 def _product_of_rows(zero, coordinates, others, addresses, row_bytes, count, n):
@@ -81,7 +84,7 @@ def add_nonzeros(
         Nonzeros from the request for a row to its use; 0 for none.
     """
     zero = zeros(template)
-    total = zero
+    total, n_summed = zero, 0
     current = coordinates[target, np.uint64(0)]
     last = np.int64(values.size) - 1
     for n in range(np.uint64(values.size)):
@@ -91,10 +94,11 @@ def add_nonzeros(
                 row = np.int64(coordinates[others[k], later]) * row_bytes
                 prefetch_bytes(addresses[k] + row, count * values.itemsize)
         i = coordinates[target, n]
-        if i != current:  # rows of the result in succession are summed in registers
+        if i != current or n_summed == MOST_SUMMED:  # a row of the result is summed in registers
             add_row(zero, out + np.int64(current) * row_bytes, total, count)
-            total = zero
+            total, n_summed = zero, 0
             current = i
+        n_summed += 1
         rows = _product_of_rows(zero, coordinates, others, addresses, row_bytes, count, n)
         total = add_scaled(total, values[n], rows)
     add_row(zero, out + np.int64(current) * row_bytes, total, count)
@@ -112,7 +116,7 @@ def add_fibres(
     order.
     """
     zero = zeros(template)
-    total = zero
+    total, n_summed = zero, 0
     current = coordinates[target, np.uint64(0)]
     for f in range(np.uint64(begin.size - 1)):
         fibre = zero
@@ -123,10 +127,11 @@ def add_fibres(
             store(products + np.int64(f) * row_bytes, fibre, count)
         rows = _product_of_rows(zero, coordinates, others, addresses, row_bytes, count, f)
         i = coordinates[target, f]
-        if i != current:
+        if i != current or n_summed == MOST_SUMMED:
             add_row(zero, out + np.int64(current) * row_bytes, total, count)
-            total = zero
+            total, n_summed = zero, 0
             current = i
+        n_summed += 1
         total = add(total, multiply(fibre, rows))
     add_row(zero, out + np.int64(current) * row_bytes, total, count)
 
@@ -152,16 +157,17 @@ def add_pieces(template, count, begin, pieces, leaves, values, leaf_address, pro
 def add_products(template, count, products, coordinates, others, addresses, target, out, row_bytes):
     """The sums over fibres as kept, for any mode: the same bits as from the nonzeros."""
     zero = zeros(template)
-    total = zero
+    total, n_summed = zero, 0
     current = coordinates[target, np.uint64(0)]
     for f in range(np.uint64(coordinates.shape[1])):
         fibre = load(zero, products + np.int64(f) * row_bytes, count)
         rows = _product_of_rows(zero, coordinates, others, addresses, row_bytes, count, f)
         i = coordinates[target, f]
-        if i != current:
+        if i != current or n_summed == MOST_SUMMED:
             add_row(zero, out + np.int64(current) * row_bytes, total, count)
-            total = zero
+            total, n_summed = zero, 0
             current = i
+        n_summed += 1
         total = add(total, multiply(fibre, rows))
     add_row(zero, out + np.int64(current) * row_bytes, total, count)
 
