@@ -205,7 +205,7 @@ def _cut(fit: Fit) -> Cut | None:
     seen = as_matrix(fit.model.seen_)
     trained = replace(X, rows=seen.rows, columns=seen.columns, values=np.ones(seen.nnz, np.float32))
     matrix = trained if fit.plan.axis == "rows" else trained.transposed()
-    info = {**partition.info, "model": "column-net"}  # of the rows of this matrix
+    info = {**partition.info, "model": "column-net", "shape": [*matrix.shape]}  # of these rows
     weights = np.diff(matrix.row_pointer())
     partition = replace(partition, weights=weights, info=info)
     report = partition.report(Hypergraph.column_net(matrix))

@@ -280,7 +280,7 @@ def plan_fit(
         sum(plan.total_rows for plan in (*each["reduces"], *each["expands"])) for each in laid_out
     ]
     best = int(np.argmin(volumes))
-    parts = laid_out[best]["shards"].partition
+    parts = _of_ratings(laid_out[best]["shards"].partition, axes[best])
     return MFPlan(
         n_ranks=n_ranks,
         random_state=random_state,
@@ -396,9 +396,20 @@ def _of_rows(partition: Partition, axis: str) -> Partition:
             'the partition is one of columns (model row-net): give axis="columns", or partition '
             "the rows"
         )
-    shape = partition.info.get("shape")
-    info = {**partition.info, "model": "column-net"}
-    return replace(partition, info=info if shape is None else {**info, "shape": shape[::-1]})
+    return _turned(partition, "column-net")
+
+
+def _of_ratings(partition: Partition, axis: str) -> Partition:
+    """That of what is split as one of the ratings, whose columns are cut by "columns"."""
+    return _turned(partition, "row-net") if axis == "columns" else partition
+
+
+def _turned(partition: Partition, model: str) -> Partition:
+    """The same parts, of the transposed matrix."""
+    info = {**partition.info, "model": model}
+    return replace(
+        partition, info=info | {"shape": info["shape"][::-1]} if "shape" in info else info
+    )
 
 
 def _weighed(

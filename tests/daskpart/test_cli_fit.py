@@ -163,6 +163,16 @@ def test_axis_auto_takes_what_moves_less(tmp_path, rating_file, run_cli):
     assert volumes["auto"] == min(volumes["rows"], volumes["columns"])
 
 
+@pytest.mark.parametrize("axis", ["rows", "columns"])
+def test_a_fit_takes_the_partition_that_another_wrote(tmp_path, rating_file, run_cli, axis):
+    cut = ("--axis", axis, "--no-plots", "--partitioner", "connectivity", "--out", tmp_path / "one")
+    assert run_cli("fit", "mf", rating_file, *SMALL_FIT, *cut) == 0
+    given = ("--no-plots", "--partitioner", tmp_path / "one" / "partition.npz")
+    assert run_cli("fit", "mf", rating_file, *SMALL_FIT, *given, "--out", tmp_path / "two") == 0
+    one, two = (metrics_of(tmp_path / name)["plan"] for name in ("one", "two"))
+    assert one["axis"] == two["axis"] == axis and one["volume"] == two["volume"]
+
+
 def test_resumed_fit_has_the_bits_of_an_unbroken_one(tmp_path, rating_file, capsys, run_cli):
     whole, state, parted = tmp_path / "whole", tmp_path / "state", tmp_path / "parted"
     arguments = ("fit", "mf", rating_file, *SMALL_FIT, "--partitioner", "power", "--no-plots")

@@ -14,7 +14,9 @@ import sparse
 from sklearn.base import clone
 
 import daskpart
+from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import as_matrix
+from daskpart.data_models import build
 from daskpart.errors import DaskpartWarning, DivergenceError, InputError
 from daskpart.models.base.callbacks import EpochCallback
 from daskpart.models.base.checkpoints import CheckpointWriter
@@ -130,6 +132,22 @@ def test_a_partition_of_columns_goes_with_their_axis(triples):
     np.testing.assert_array_equal(same.state_.item_factors, fitted.state_.item_factors)
     with pytest.raises(InputError, match='give axis="columns"'):
         model(n_ranks=3, partitioner=parts).fit(square)
+
+
+@pytest.mark.parametrize(("axis", "name"), [("rows", "column-net"), ("columns", "row-net")])
+def test_the_partition_of_a_fit_is_one_of_its_ratings(triples, axis, name):
+    """By columns it was one of the rows of the transposed ratings, and taken for one of theirs."""
+    square = as_matrix(triples).to_scipy()[:30, :30]
+    fitted = model(axis=axis, n_ranks=3, partitioner="connectivity").fit(square)
+    parts, found = fitted.partition_, fitted.connectivity_
+    assert parts.info["model"] == name and tuple(parts.info["shape"]) == square.shape
+    hypergraph = build(square, parts.info["model"]).hypergraph
+    volume = Connectivity.from_partition(hypergraph, parts).connectivity_minus_one()
+    assert volume == found.connectivity_minus_one()
+    again = model(axis=axis, n_ranks=3, partitioner=parts).fit(square)
+    np.testing.assert_array_equal(again.state_.item_factors, fitted.state_.item_factors)
+    wide = as_matrix(triples).to_scipy()[:30, :20]
+    assert tuple(model(axis=axis, n_ranks=3).plan(wide).partition.info["shape"]) == (30, 20)
 
 
 def test_columns_are_the_dual_of_rows(ratings, triples):
