@@ -40,6 +40,7 @@ from .als import (
 from .completion import StoredEntriesModes, warm_up_equations
 from .held_out import prepared as prepared_entries
 from .held_out import validated
+from .kernels.normal_equations import equations_bytes
 from .layout.by_row import EntriesByRow
 from .plan import CPPlan
 from .ranks import RankTensor, arrange, rows_of_ranks, squared_norm
@@ -246,7 +247,7 @@ def begin(
         best = comm.map(owned_part, tensors, factors.weights, *factors.rows)
     beside = [] if held_out is None else [held_out[0]]
     beside += [] if best is None else [best]
-    held = comm.fold(comm.map(bytes_held, tensors, *factors.rows, *beside), list)
+    held = comm.fold(comm.map(bytes_held, tensors, *factors.rows, *beside, n_modes=n_modes), list)
     comm.settle(*factors.handles(), *beside, warm, held)
     barrier(comm)  # so that the first iteration does not count who was longer at its set-up
     return factors, best, held.result()
@@ -323,12 +324,19 @@ def owned_part(tensor: RankTensor, weights: NDArray[np.float64], *rows: NDArray[
     return {"factors": owned, "weights": weights.copy()}
 
 
-def bytes_held(tensor: RankTensor, *held: Any) -> int:
-    """Bytes of a rank's nonzeros and factor rows, and what it holds for validation."""
+def bytes_held(tensor: RankTensor, *held: Any, n_modes: int) -> int:
+    """Bytes of a rank's nonzeros and factor rows, and what it holds for validation.
+
+    Where rows have equations of their own, those of the mode with most rows, too: they come and go.
+    """
     parts = [each for each in held if isinstance(each, dict)]
     arrays = [array for part in parts for array in (*part["factors"], part["weights"])]
     arrays += [each for each in held if not isinstance(each, dict)]
-    return tensor.nbytes + sum(each.nbytes for each in arrays)
+    n_bytes = tensor.nbytes + sum(each.nbytes for each in arrays)
+    if isinstance(tensor.layout, EntriesByRow):
+        rows = held[:n_modes]
+        n_bytes += max(map(len, rows)) * equations_bytes(rows[0].shape[1])
+    return n_bytes
 
 
 def warm_up_rank(tensor: RankTensor, *rows: NDArray[Any], nonnegative: bool) -> None:

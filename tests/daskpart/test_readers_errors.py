@@ -233,36 +233,6 @@ def test_of_many_columns_those_alike_are_named(tmp_path: Path) -> None:
     assert len(str(caught.value)) < 400
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ([0, 1.7, 2], "no column 1.7"),
-        ([0, True], "no column True"),
-        ([0, 0, 2], "give another column for each"),
-        (["user", 0], "give another column for each"),
-    ],
-)
-def test_positions_of_columns_are_whole_numbers_each_once(
-    tmp_path: Path, columns: list[Any], message: str
-) -> None:
-    path = tmp_path / "ratings.csv"
-    path.write_text("user,item,rating\n1,2,5\n2,1,3\n")
-    with pytest.raises(InputError, match=message):
-        daskpart.read(path, columns=columns)
-
-
-@pytest.mark.parametrize(
-    "save",
-    [lambda path, X: sparse.save_npz(path, sparse.COO(X)), sp.save_npz],
-    ids=["sparse", "scipy"],
-)
-def test_a_matrix_in_an_archive_has_no_more_rows_than_it_fills(tmp_path: Path, save: Any) -> None:
-    path = tmp_path / "tall.npz"
-    save(path, sp.coo_array(([1.0], ([5], [1])), shape=(2**40, 2)))
-    with pytest.raises(ReadError, match="1099511627776 rows for 1 entries"):
-        daskpart.read(path)
-
-
 def test_text_that_is_not_utf8(tmp_path: Path) -> None:
     path = tmp_path / "ratings.csv"
     path.write_bytes(b"user,item,rating\nann,x,5\nbj\xf6rn,y,3\n")

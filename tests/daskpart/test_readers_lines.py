@@ -9,6 +9,7 @@ import lzma
 import warnings
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import numpy as np
@@ -527,3 +528,33 @@ def test_line_numbers_count_through_chunks(tmp_path: Path) -> None:
     path = write(tmp_path / "x", "1 2\n" * 1000 + "1 x\n" + "1 2\n" * 10)
     with pytest.raises(ReadError, match=r"line 1001: expected a number, found 'x'"):
         list(read_rows(path, "", chunk_bytes=64))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ([0, 1.7, 2], "no column 1.7"),
+        ([0, True], "no column True"),
+        ([0, 0, 2], "give another column for each"),
+        (["user", 0], "give another column for each"),
+    ],
+)
+def test_positions_of_columns_are_whole_numbers_each_once(
+    tmp_path: Path, columns: list[Any], message: str
+) -> None:
+    path = tmp_path / "ratings.csv"
+    path.write_text("user,item,rating\n1,2,5\n2,1,3\n")
+    with pytest.raises(InputError, match=message):
+        daskpart.read(path, columns=columns)
+
+
+@pytest.mark.parametrize(
+    "save",
+    [lambda path, X: sparse.save_npz(path, sparse.COO(X)), sp.save_npz],
+    ids=["sparse", "scipy"],
+)
+def test_a_matrix_in_an_archive_has_no_more_rows_than_it_fills(tmp_path: Path, save: Any) -> None:
+    path = tmp_path / "tall.npz"
+    save(path, sp.coo_array(([1.0], ([5], [1])), shape=(2**40, 2)))
+    with pytest.raises(ReadError, match="1099511627776 rows for 1 entries"):
+        daskpart.read(path)
