@@ -73,8 +73,22 @@ def share_held_out(model: Any, data: Mapping[str, Any]) -> float:
 
 def is_lazy(X: Any) -> bool:
     """Whether X is a Dask collection, or a DataArray over one: its blocks stay where they are."""
-    inner = getattr(X, "data", X) if hasattr(X, "coords") and hasattr(X, "dims") else X
+    inner = _inside(X)
     return hasattr(inner, "__dask_graph__") and inner.__dask_graph__() is not None
+
+
+def lazy_name(X: Any) -> str:
+    """How Dask calls the data of a lazy array, or of a DataArray over one: other data, other name.
+
+    Dask makes it of what the array is made of, so it is the same in another process that makes it
+    the same way, unless part of that has a drawn name, as `dask.delayed` without ``pure=True``.
+    """
+    return f"Dask array {_inside(X).name}"  # a DataArray's own name is any text
+
+
+def _inside(X: Any) -> Any:
+    """What a DataArray holds; another container as it is."""
+    return getattr(X, "data", X) if hasattr(X, "coords") and hasattr(X, "dims") else X
 
 
 def refuse_times(X: Any) -> None:

@@ -40,7 +40,7 @@ from daskpart.containers.tensor import (
     from_coordinates,
 )
 from daskpart.errors import InputError
-from daskpart.models.base.problem import is_lazy
+from daskpart.models.base.problem import is_lazy, lazy_name
 
 from .cut import partitioner_for
 from .entries import entries_of
@@ -100,8 +100,8 @@ class LazyTensor(TensorProblem):
         return None
 
     def fingerprint(self) -> str:
-        """What is known without computing: the shape."""
-        return f"lazy {self.shape}"
+        """What is known without computing: the name."""
+        return lazy_name(self.array)
 
     def plan(self, settings: PlanSettings) -> list[CPPlan]:
         """Plan from summaries of the blocks; **computes** them once."""

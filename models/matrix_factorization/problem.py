@@ -20,7 +20,7 @@ from daskpart.containers.matrix import (
     stored_triples,
 )
 from daskpart.errors import DaskpartWarning, InputError
-from daskpart.models.base.problem import Problem, in_memory, is_lazy
+from daskpart.models.base.problem import Problem, in_memory, is_lazy, lazy_name
 
 from .growing import joined
 from .pairs import check_names, entry_positions
@@ -129,7 +129,7 @@ class Ratings(Problem):
     @cached_property
     def _stored(self) -> str:
         if not self.in_memory:
-            return f"lazy {self.shape}"
+            return lazy_name(self.matrix)
         return _words_of(self.matrix)
 
     def fingerprint(self) -> str:
