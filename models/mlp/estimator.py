@@ -149,6 +149,15 @@ class MLPClassifier(SampleClassifier, Perceptron):
             )
         return table, len(numbers), numbers
 
+    def _going_on(self, state: Any, problem: Any) -> Any:
+        if problem.several != self.several_:  # the same weights would serve another loss
+            of_model = "several classes a sample" if self.several_ else "one class a sample"
+            raise InputError(
+                f"the last fit was on {of_model}, y is not of that kind; give a y like it, or "
+                "warm_start=False to begin anew"
+            )
+        return super()._going_on(state, problem)
+
     def _loss_of(self, several: bool) -> Loss:
         return SigmoidLoss() if several else SoftmaxLoss()
 

@@ -345,6 +345,21 @@ def test_several_classes_go_on_by_partial_fit():
         classifier().fit(X, np.stack([y, y], axis=1))
 
 
+@pytest.mark.parametrize("how", ["fit", "partial_fit"])
+@pytest.mark.parametrize("several", [True, False])
+def test_one_class_does_not_become_several(how, several):
+    X, y = samples()
+    table = (np.arange(3) == y[:, None]).astype(int)
+    one, other = (table, y) if several else (y, table)
+    model = classifier(warm_start=True).fit(X, one)
+    before, kind = weights_of(model), "several classes" if several else "one class"
+    with pytest.raises(InputError, match=f"the last fit was on {kind} a sample"):
+        getattr(model, how)(X, other)
+    assert model.several_ is several
+    np.testing.assert_array_equal(weights_of(model), before)
+    assert getattr(model, how)(X, one).n_iter_ > 3
+
+
 def test_float32_stays_float32_and_files_are_as_memory(tmp_path):
     from sklearn.datasets import dump_svmlight_file
 
