@@ -41,6 +41,7 @@ from daskpart.partitions import Partition
 
 from .growing import continues, grown, joined, new_rows_distance
 from .held_out import with_held_out
+from .mean import with_biases, without_biases
 from .pasgd import RowLayout
 from .plan import MFPlan, plan_fit, rank_seen, rank_weights
 from .predicting import checked_clip
@@ -421,9 +422,8 @@ class MatrixFactorization(Recommender, DistributedEstimator):
         check_components(state, self.n_components)
         if problem.validation is None:  # no epoch is better than the one that follows
             state = state.unwatched(state.epoch)
-        if not self.biases:  # predictions would add what training leaves out
-            biases = ("user_bias", "item_bias")
-            state = replace(state, **{each: np.zeros_like(getattr(state, each)) for each in biases})
+        if bool(self.biases) != state.settings.get("biases", bool(self.biases)):
+            state = with_biases(state) if self.biases else without_biases(state)
         if problem.in_memory and continues(problem.matrix, state):
             state = grown(
                 state,
@@ -447,6 +447,8 @@ class MatrixFactorization(Recommender, DistributedEstimator):
     def _in_another_fit(self, state: MFState, settings: dict[str, Any]) -> MFState:
         chosen = ("learning_rate", "initial_learning_rate")
         memory = in_another_fit(state.learning_rate_state, state.settings, settings, chosen)
+        if state.settings.get("biases", settings["biases"]) != settings["biases"]:
+            state = replace(state, unit=0.0)  # other values are trained on, see `mean`
         return replace(state, learning_rate_state=memory)
 
     def _plan_of_fit(self, plan: MFPlan, problem: Ratings) -> MFPlan:
@@ -460,7 +462,7 @@ class MatrixFactorization(Recommender, DistributedEstimator):
     def _text(self, session: Any, plan: MFPlan, problem: Ratings, state: MFState) -> MFText:
         return MFText(
             session, plan, self._rate(), float(self.regularization), float(self.init_scale),
-            state.unit if state.epoch else None, loss=self.loss,
+            (state.unit or None) if state.epoch else None, loss=self.loss,
             nonnegative=bool(self.nonnegative), weights=rank_weights(plan, problem.weights),
             seen_before=rank_seen(plan, problem.seen_before) if self.loss == "bpr" else None,
             validation=problem.validation, clip=checked_clip(self.clip),

@@ -31,8 +31,8 @@ class MFState(State):
     global_mean : float
         Added to every prediction.
     unit : float
-        s, the power of two that values were divided by in training (see `scaling`). Factors,
-        biases and mean are in the units of the ratings; sums of squared gradients are not.
+        s, the power of two that values were divided by in training (see `scaling`); 0: to be found.
+        Factors, biases and mean are in the units of the ratings; sums of squared gradients are not.
     rating_mean, lowest, highest : float
         Mean and ends of the ratings of the fit.
     user_gradient, item_gradient : float32 ndarray of shape (M,) and (N,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import dask.array
@@ -14,6 +15,8 @@ import xarray as xr
 import daskpart
 from daskpart.containers.matrix import LabelledMatrix, as_matrix
 from daskpart.errors import InputError
+from daskpart.models.matrix_factorization.mean import with_biases, without_biases
+from daskpart.models.matrix_factorization.predicting import predictions
 from daskpart.models.matrix_factorization.state import MFState
 
 FAST = {"n_ranks": 3, "max_iter": 3, "partitioner": "random", "transport": "local"}
@@ -97,6 +100,42 @@ def test_a_fit_that_goes_on_without_biases_has_none(triples):
     assert -whole.score(frame[~new]) == pytest.approx(whole.history_["train_rmse"].iloc[-1])
     grown = model().fit(frame[~new]).set_params(biases=False, **still).partial_fit(frame[new])
     assert not grown.state_.user_bias.any() and grown.new_rows_distance_ < 1e-6
+
+
+@pytest.mark.parametrize("low", [0, 1000, -1000])
+@pytest.mark.parametrize("how", ["fit", "partial_fit"])
+@pytest.mark.parametrize("biases", [True, False])
+def test_the_mean_goes_on_with_and_without_biases(triples, low, how, biases):
+    """A fit with μ goes on without, and the other way round, about as well as one of that kind."""
+    frame = triples.to_frame()
+    frame["rating"] += low
+    fitted = model(max_iter=30, biases=not biases, warm_start=True).fit(frame)
+    before = -fitted.score(frame)
+    getattr(fitted.set_params(biases=biases, max_iter=1), how)(frame)
+    assert fitted.global_mean_ == (pytest.approx(frame["rating"].mean()) if biases else 0)
+    assert fitted.state_.user_bias.any() == biases
+    fresh = model(max_iter=30, biases=biases).fit(frame)
+    assert fitted.state_.unit == fresh.state_.unit
+    assert -fitted.score(frame) < 1.5 * max(before, -fresh.score(frame))
+
+
+@pytest.mark.parametrize("mean", [3.5, -3.5, 0.0])
+def test_a_model_gets_biases_and_predicts_the_same(mean):
+    random = np.random.default_rng(0)
+    factors = [random.normal(size=(n, 4)).astype(np.float32) for n in (6, 5)]
+    factors[0][2] = 0  # a user without ratings
+    zeros = [np.zeros(n, np.float32) for n in (6, 5)]
+    state = with_biases(MFState(*factors, *zeros, rating_mean=mean))
+    pairs = np.repeat(np.arange(6), 5), np.tile(np.arange(5), 6)
+    found = predictions(state, *pairs).reshape(6, 5)
+    rated = np.arange(6) != 2
+    np.testing.assert_allclose(found[rated], (factors[0] @ factors[1].T)[rated], atol=1e-5)
+    assert not state.user_factors[2].any() and state.user_bias[2] == 0
+    back = without_biases(replace(state, user_bias=zeros[0], item_bias=zeros[1]))
+    shift = (back.user_factors - state.user_factors)[rated]
+    assert back.global_mean == 0 and not back.user_factors[2].any()
+    other = back.item_factors - state.item_factors
+    np.testing.assert_allclose(shift @ other.T, mean, rtol=1e-4, atol=1e-6)
 
 
 def test_what_was_seen_in_a_lazy_fit_stays_unknown(triples):
