@@ -18,6 +18,7 @@ import pandas as pd
 import scipy.sparse
 
 from daskpart._floor.checks import needs_pyarrow, whole_number
+from daskpart._floor.words import plural
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.labels import LabelIndex
@@ -114,14 +115,10 @@ class Recommender(FactorModel):
         blank = without_order(state.user_factors[users], level)
         if blank.any():
             found[blank] = -1
-            first, n_blank = index.take(users[blank]).tolist()[0], int(blank.sum())
-            who = f"{n_blank} {state.user_name}{'' if n_blank == 1 else 's'}"
-            warnings.warn(
-                f"{who} had nothing in the fit, the first {first!r}: there is nothing to rank by, "
-                "so they get no list. recommend_new takes what they have now",
-                DaskpartWarning,
-                stacklevel=2,
-            )
+            _warn_of_no_list(
+                index.take(users[blank]), state.user_name, "had nothing in the fit",
+                ". recommend_new takes what they have now",
+            )  # fmt: skip
         names = (state.user_name, state.item_name)
         return ranking(index.take(users), found, scores, state.items(), names)
 
@@ -149,9 +146,12 @@ class Recommender(FactorModel):
         left_out = seen if _is_true(exclude_seen) else None
         found, scores = top_n(rows, state.item_factors, n, _level(state), left_out)
         scores = _shown(scores, row_bias, self._ends())
-        found[without_order(rows, _level(state))] = -1
         users = matrix.row_labels
         users = np.arange(matrix.shape[0]) if users is None else users
+        blank = without_order(rows, _level(state))
+        if blank.any():
+            found[blank] = -1
+            _warn_of_no_list(users[blank], state.user_name, "had nothing that says what they like")
         return ranking(users, found, scores, state.items(), (state.user_name, state.item_name))
 
     def similar_items(self, item: Any, n: int = 10) -> pd.DataFrame:
@@ -166,7 +166,8 @@ class Recommender(FactorModel):
         -------
         similar : DataFrame
             Columns item, similar_item (after the name of the axis) and score in [−1, 1]; most
-            similar first. An item is not similar to itself.
+            similar first. An item is not similar to itself. One that had nothing in the fit, whose
+            factors are 0, points no way: it gets no line and a warning, and scores 0 in others'.
 
         Raises
         ------
@@ -235,12 +236,13 @@ class Recommender(FactorModel):
         Returns
         -------
         similar : dask.dataframe.DataFrame
-            As of `similar_items`.
+            As of `similar_items`, without the warning.
         """
         state, n = self._fitted(), whole_number(n, "n", 1)
         rows, index = directions(state.item_factors), state.items()
+        blank = np.asarray(~rows.any(axis=1))
         blocks = [
-            (index.take(own), rows[own], np.zeros(own.size, np.float32), np.zeros(own.size, bool),
+            (index.take(own), rows[own], np.zeros(own.size, np.float32), blank[own],
              only_itself(own, state.n_items))
             for own in row_blocks(state.n_items)
         ]  # fmt: skip
@@ -292,8 +294,23 @@ def _similar(factors: np.ndarray, labels: LabelIndex, asked: Any, n: int) -> pd.
     """Whose factors have the largest cosine with those of each that is asked for."""
     places, every = labels.positions(labels.listed(asked)), directions(factors)
     found, scores = top_n(every[places], every, n, left_out=only_itself(places, len(every)))
+    blank = ~every[places].any(axis=1)
+    if blank.any():
+        found[blank] = -1
+        _warn_of_no_list(labels.take(places[blank]), labels.name, "had nothing in the fit", depth=4)
     names = (labels.name, f"similar_{labels.name}")
     return ranking(labels.take(places), found, scores, labels, names)
+
+
+def _warn_of_no_list(labels: Any, name: str, why: str, advice: str = "", depth: int = 3) -> None:
+    """Name the first of those that get no line; `depth` is that of the user's call."""
+    who = f"{len(labels)} {name if len(labels) == 1 else plural(name)}"
+    warnings.warn(
+        f"{who} {why}, the first {np.asarray(labels).tolist()[0]!r}: there is nothing to rank by, "
+        f"so they get no list{advice}",
+        DaskpartWarning,
+        stacklevel=depth,
+    )
 
 
 def _lazily(

@@ -244,7 +244,19 @@ def test_a_user_without_events_gets_no_list():
     rated = daskpart.MatrixFactorization(3, n_ranks=2, transport="local", max_iter=2).fit(X)
     assert len(rated.recommend(7, n=3)) == 3 and len(rated.recommend_all(3).compute()) == 180
     new = scipy.sparse.csr_array(X[[7, 8]])
-    assert set(fitted.recommend_new(new, n=3)["user"]) == {1}
+    with pytest.warns(DaskpartWarning, match="1 user had nothing that says what they like, the fi"):
+        assert set(fitted.recommend_new(new, n=3)["user"]) == {1}
+
+
+def test_what_has_no_factors_gets_no_list_of_similar_ones():
+    fitted = model().fit(counts())
+    with pytest.warns(DaskpartWarning, match="1 item had nothing in the fit, the first 5") as told:
+        table = fitted.similar_items([5, 6], n=100)
+    assert told[0].filename == __file__
+    assert set(table["item"]) == {6} and len(table) == 39
+    assert set(fitted.similar_all(3).compute()["item"]) == {*range(40)} - {5}
+    with pytest.warns(DaskpartWarning, match="1 user had nothing in the fit, the first 7"):
+        assert not len(fitted.similar_users(7))
 
 
 @pytest.mark.parametrize("how", ["warm_start", "partial_fit", "resume"])
