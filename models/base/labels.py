@@ -94,11 +94,13 @@ class LabelIndex:
 
     def _in_range(self, wanted: np.ndarray) -> np.ndarray:
         try:
+            if not _are_numbers(wanted):  # "3" and True would become some
+                raise TypeError
             numbers = wanted.astype(np.float64)
         except (TypeError, ValueError):
             raise InputError(
-                f"this model has no {self.name} labels: give positions 0 … {self.n - 1}, "
-                f"got {_some(wanted)}."
+                f"this model has no {self.name} labels: give positions 0 … {self.n - 1}, as "
+                f"numbers, got {_some(wanted)}."
             ) from None
         inside = (numbers >= 0) & (numbers < self.n) & (numbers == np.floor(numbers))
         return np.where(inside, numbers, -1).astype(np.int32)
@@ -198,6 +200,12 @@ def _as_vector(labels: Any) -> np.ndarray:
     if (len(kinds) > 1 and str in kinds) or tuple in kinds:
         return np.array([*vector, None], dtype=object)[:-1]
     return np.asarray(vector).reshape(-1)
+
+
+def _are_numbers(labels: np.ndarray) -> bool:
+    if labels.dtype.kind != "O":
+        return labels.dtype.kind in "iuf"
+    return not any(isinstance(each, str | bytes | bool | np.bool_) for each in labels)
 
 
 def with_missing(labels: Any) -> np.ndarray:

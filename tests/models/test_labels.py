@@ -39,8 +39,13 @@ def test_positions_stand_in_for_labels():
     for wrong in ([-1], [1.5], [float("nan")], [2**40]):
         with pytest.raises(InputError, match="unknown"):
             positions.positions(wrong)
-    with pytest.raises(InputError, match="has no item labels: give positions"):
-        positions.positions(["a"])
+    assert positions.positions(np.array([3, 0], object)).tolist() == [3, 0]
+    assert positions.positions([]).tolist() == []
+    day = np.datetime64("1970-01-02")
+    for wrong in (["a"], ["3"], [True], ["3", 1], [b"3"], [day], pd.Series(["3"])):
+        for look_up in (positions.positions, positions.find):
+            with pytest.raises(InputError, match="has no item labels: give positions 0 … 3"):
+                look_up(wrong)
 
 
 def test_a_set_is_no_label():

@@ -203,6 +203,15 @@ def test_unknown_users_and_items_are_named(model, plain_model):
         plain_model.predict([(5, 0)])
     with pytest.raises(InputError, match="item"):
         plain_model.predict([(0, -1)])
+    for call in (
+        lambda: plain_model.recommend("3"),
+        lambda: plain_model.recommend(True),
+        lambda: plain_model.similar_items("3"),
+        lambda: plain_model.predict([("3", "4")]),
+        lambda: plain_model.predict(np.array([["3", "4"]]), unknown="nan"),
+    ):
+        with pytest.raises(InputError, match=r"no (user|item) labels: give positions 0 … \d, as n"):
+            call()
     larger = scipy.sparse.csr_array(([1.0], ([0], [9])), shape=(5, 10))
     for call in (plain_model.predict, plain_model.score, plain_model.transform):
         with pytest.raises(InputError, match="10 columns without labels"):
