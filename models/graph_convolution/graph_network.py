@@ -9,7 +9,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -32,6 +32,7 @@ from daskpart.models.base.session import client_for
 from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
 from daskpart.models.networks.losses import Loss
+from daskpart.models.networks.widths import widths_of
 from daskpart.models.optimisation.learning_rates import OF_NETWORKS, LearningRate, in_another_fit
 from daskpart.models.optimisation.optimisers import (
     BEGAN,
@@ -238,9 +239,7 @@ class GraphNetwork(DistributedEstimator):
 
     def _check(self) -> None:
         check_partitioner(self.partitioner, ["auto", *PARTITIONERS], self.n_ranks)
-        widths = self._hidden
-        if any(not isinstance(each, int | np.integer) or each < 1 for each in widths):
-            raise InputError(f"hidden={self.hidden!r}: give widths from 1, such as (16,)")
+        widths = widths_of(self.hidden)
         of_layers = None if isinstance(self.weight_decay, Real) else self.weight_decay
         if of_layers is not None and len(of_layers) != len(widths) + 1:
             raise InputError(
@@ -286,10 +285,6 @@ class GraphNetwork(DistributedEstimator):
                 f"the {type(self.sampler).__name__} has seeds, but mini-batches begin at the "
                 "vertices that are trained on: leave them out, and label only these in y"
             )
-
-    @property
-    def _hidden(self) -> tuple[int, ...]:
-        return (int(self.hidden),) if isinstance(self.hidden, Integral) else tuple(self.hidden)
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> GraphProblem:
         if y is None:
@@ -364,7 +359,7 @@ class GraphNetwork(DistributedEstimator):
         elif keeps is None:
             hops = int(options.get("hops", kind.hops))
             keeps = problem.keeps_product(kind, hops, self.first_product)
-        widths = (problem.n_inputs, *self._hidden, targets.n_outputs)
+        widths = (problem.n_inputs, *widths_of(self.hidden), targets.n_outputs)
         return Network(
             layers=make_layers(self.layer, widths, options, keeps),
             activation=self.activation,
@@ -485,8 +480,8 @@ class GraphNetwork(DistributedEstimator):
         if "0.weight" not in given:
             raise InputError(f"coefs lack '0.weight'; they have {', '.join(given) or 'nothing'}")
         n_inputs = len(given["0.weight"])
-        n_outputs = len(given.get(f"{len(self._hidden)}.bias", ()))
-        widths = (n_inputs, *self._hidden, n_outputs)
+        n_outputs = len(given.get(f"{len(widths_of(self.hidden))}.bias", ()))
+        widths = (n_inputs, *widths_of(self.hidden), n_outputs)
         wanted = shapes_by_name(make_layers(self.layer, widths, self.layer_options or {}, False))
         shapes = {name: weight.shape for name, weight in given.items()}
         if shapes != wanted:
@@ -528,13 +523,13 @@ class GraphNetwork(DistributedEstimator):
         ndarray of shape (n, d), or DataFrame where vertices have names, in the order of X
             After ``set_output`` the frame that it asks for.
         """
-        place = -2 if as_fitted(self, *ANSWERED_BY)._hidden else -1
+        place = -2 if widths_of(as_fitted(self, *ANSWERED_BY).hidden) else -1
         found = named(*self._answers(X, graph, client, place))
         return _wrap_data_with_container("transform", found, X, self)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Name the columns of `transform`: embedding0, embedding1 and so on."""
-        hidden = as_fitted(self, *ANSWERED_BY)._hidden
+        hidden = widths_of(as_fitted(self, *ANSWERED_BY).hidden)
         width = hidden[-1] if hidden else self.n_outputs_
         return np.array([f"embedding{place}" for place in range(width)], dtype=object)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from daskpart.models.base.parameters import COUNT
 from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
 from daskpart.models.networks.losses import Loss
+from daskpart.models.networks.widths import widths_of
 from daskpart.models.optimisation.aggregation import Aggregator
 from daskpart.models.optimisation.optimisers import OPTIMIZERS, optimizer_of, slots_from
 from daskpart.models.optimisation.schedules import SCHEDULES, schedule_of
@@ -190,19 +191,13 @@ class Perceptron(SampleModel):
 
     # -- what the base asks ---
 
-    @property
-    def _widths(self) -> tuple[int, ...]:
-        """Of the hidden layers."""
-        return (int(self.hidden),) if isinstance(self.hidden, Integral) else tuple(self.hidden)
-
     def _check(self) -> None:
-        if any(not isinstance(each, int | np.integer) or each < 1 for each in self._widths):
-            raise InputError(f"hidden={self.hidden!r}: give widths from 1, such as (100,)")
+        widths_of(self.hidden)
         if self.top_k is None and self.top_k_approximate:
             raise InputError("top_k_approximate needs top_k")
 
     def _network_of(self, problem: Any) -> Network:
-        widths = (problem.n_features, *self._widths, problem.n_outputs)
+        widths = (problem.n_features, *widths_of(self.hidden), problem.n_outputs)
         loss = self._loss_of(problem.several)
         return Network(widths, self.activation, loss, np.dtype(problem.dtype).name)
 

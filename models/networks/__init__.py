@@ -1,1 +1,1 @@
-"""What all networks of layers share: activations and losses."""
+"""What all networks of layers share: activations, losses, widths."""

@@ -496,6 +496,7 @@ BAD = {
     "not both": {"options": {"validation_fraction": 0.2}, "validation_mask": labels() == 1},
     "cannot be shared by 8 heads": {"options": {"layer": "gat", "layer_options": {}}},
     "give widths from 1": {"options": {"hidden": (4, 0)}},
+    "hidden=.True,.: give widths": {"options": {"hidden": (True,)}},
     "weight_decay has 3 numbers": {"options": {"weight_decay": (0.1, 0.2, 0.3)}},
     "weight_decay is -1: give a finite": {"options": {"weight_decay": [-1, 0]}},
     "weight_decay is 'a'": {"options": {"weight_decay": (0, "a")}},

@@ -406,6 +406,7 @@ def test_partial_fit_goes_on_with_the_bits_of_a_fit():
 @pytest.mark.parametrize(("make", "words"), [
     (lambda: MLPClassifier(0), "hidden"),
     (lambda: MLPClassifier((3, 2.5)), "give widths from 1"),
+    (lambda: MLPClassifier((True,)), r"hidden=\(True,\): give widths from 1"),
     (lambda: MLPClassifier(learning_rate="optimal"), "learning_rate"),
     (lambda: MLPClassifier(top_k_approximate=True), "needs top_k"),
     (lambda: MLPClassifier(aggregation="mine"), "aggregation"),
