@@ -18,13 +18,12 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
-from sklearn.base import TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
 from daskpart._floor.checks import one_of
 from daskpart.containers.matrix import is_dask_frame
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.errors import InputError
+from daskpart.models.base.components import COMPONENT, ComponentModel
 from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.labels import as_output
 from daskpart.models.optimisation.nonnegative import nonnegative_rows
@@ -44,8 +43,8 @@ _FACTOR, _MODES = "factor_", "modes"
 _ANSWERED_BY = ("missing", "nonnegative", "ridge")
 
 
-class CPModel(TransformerMixin):
-    """What a CP estimator offers once it is fitted; a mixin without `fit`.
+class CPModel(ComponentModel):
+    """What a CP estimator offers once it is fitted; it has its own `fit`.
 
     Attributes
     ----------
@@ -82,11 +81,6 @@ class CPModel(TransformerMixin):
         NaN where `partial_fit` added slices, as the others were not looked at.
         """
         return float(self._fitted().fit)
-
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Name the columns of `transform`: component0, component1 and so on."""
-        names = [f"component{r}" for r in range(self._fitted().n_components)]
-        return np.array(names, dtype=object)
 
     def reconstruct(self, indices: Any) -> Any:
         """Values of the decomposition at some indices.
@@ -313,10 +307,6 @@ class CPModel(TransformerMixin):
         )
         return model
 
-    def _fitted(self) -> CPState:
-        check_is_fitted(self, "state_")
-        return self.state_
-
     def _as_fitted(self) -> Self:
         return as_fitted(self, *_ANSWERED_BY)
 
@@ -345,7 +335,7 @@ def _is_one(indices: Any) -> bool:
 
 
 def _component(state: CPState) -> str:
-    return "component" if "component" not in state.dims else "cp_component"
+    return COMPONENT if COMPONENT not in state.dims else f"cp_{COMPONENT}"
 
 
 def _lacking(missing: list[str]) -> str:

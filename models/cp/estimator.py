@@ -54,7 +54,7 @@ from .text import CPText
 _CHOSEN = "chosen_method"
 
 
-class CPDecomposition(CPModel, DistributedEstimator):
+class CPDecomposition(CPModel):
     """Decompose a sparse tensor X ≈ Σ_r λ_r u_r ∘ v_r ∘ w_r … by ALS over `n_ranks` ranks.
 
     Nonzeros are dealt to ranks by a partitioner; factor rows that several ranks touch have an

@@ -61,7 +61,7 @@ _STEEP = 2.0**12  # α · count from which float32 is too coarse, and active set
 _SINGULAR = 1e-10  # of the largest eigenvalue, below which one is taken for 0
 
 
-class ImplicitFactorization(Recommender, DistributedEstimator):
+class ImplicitFactorization(Recommender):
     """Factorize implicit feedback P ≈ W·Hᵀ by weighted alternating least squares over ranks.
 
     Minimises Σ c_ij (p_ij − ⟨w_i, h_j⟩)² + Σ λ_i ‖w_i‖² + Σ λ_j ‖h_j‖² over **all** pairs: p = 1

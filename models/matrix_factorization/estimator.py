@@ -51,7 +51,7 @@ from .state import MFState
 from .text import MFText
 
 
-class MatrixFactorization(Recommender, DistributedEstimator):
+class MatrixFactorization(Recommender):
     """Factorize sparse ratings R ≈ μ + b_i + b_j + W·Hᵀ by SGD over `n_ranks` ranks.
 
     Rows are split over ranks by a partitioner. Item rows that several ranks touch are averaged

@@ -17,12 +17,11 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 import xarray as xr
-from sklearn.base import TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
 from daskpart.containers.column_names import Columns
 from daskpart.containers.matrix import LabelledMatrix, as_matrix
 from daskpart.errors import InputError
+from daskpart.models.base.components import COMPONENT, ComponentModel
 from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.labels import as_output
 
@@ -31,11 +30,9 @@ from .pairs import entry_positions, is_pairs, item_positions, pair_positions
 from .predicting import checked_clip, predictions
 from .state import MFState
 
-_COMPONENT = "component"
 
-
-class FactorModel(TransformerMixin):
-    """What estimators of factors share once they are fitted; a mixin without `fit`.
+class FactorModel(ComponentModel):
+    """What estimators of factors share once they are fitted; they have their own `fit`.
 
     Attributes
     ----------
@@ -87,11 +84,6 @@ class FactorModel(TransformerMixin):
     def global_mean_(self) -> float:
         """μ, added to every prediction."""
         return float(self._fitted().global_mean)
-
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Name the columns of `transform`: component0, component1 and so on."""
-        n_components = self._fitted().n_components
-        return np.array([f"{_COMPONENT}{f}" for f in range(n_components)], dtype=object)
 
     def predict(self, pairs: Any, unknown: str = "raise") -> Any:
         """Predict ratings.
@@ -186,10 +178,6 @@ class FactorModel(TransformerMixin):
             result = result.assign_coords(bias=(state.user_name, row_bias))
         return as_output(result, self)
 
-    def _fitted(self) -> MFState:
-        check_is_fitted(self, "state_")
-        return self.state_
-
     def _columns(self) -> Columns:
         return self.user, self.item, self.rating
 
@@ -222,7 +210,7 @@ class FactorModel(TransformerMixin):
 
 
 def _labelled(values: np.ndarray, name: str, labels: np.ndarray | None) -> xr.DataArray:
-    dims = (name, _COMPONENT)[: values.ndim]
+    dims = (name, COMPONENT)[: values.ndim]
     return xr.DataArray(values, dims=dims, coords=None if labels is None else {name: labels})
 
 

@@ -55,7 +55,7 @@ def ndcg_of_events(problem: Ratings) -> Callable[[MFState], dict[str, float]]:
 
 
 class Recommender(FactorModel):
-    """What estimators of factors of users and items share once they are fitted; a mixin.
+    """What estimators of factors of users and items share once they are fitted.
 
     Attributes
     ----------
