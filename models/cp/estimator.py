@@ -26,7 +26,7 @@ from daskpart.containers.tensor import Missing
 from daskpart.errors import BalanceWarning, DaskpartWarning, InputError
 from daskpart.models.base.callbacks import EpochContexts, Tolerance, with_callbacks
 from daskpart.models.base.cutting import kept_cut
-from daskpart.models.base.docstrings import with_words_of_fit
+from daskpart.models.base.docstrings import with_shared_words, with_words_of_fit
 from daskpart.models.base.estimator import DistributedEstimator
 from daskpart.models.base.parameters import COUNT
 from daskpart.models.base.plan import FitPlan, check_partitioner
@@ -54,6 +54,7 @@ from .text import CPText
 _CHOSEN = "chosen_method"
 
 
+@with_shared_words()
 class CPDecomposition(CPModel):
     """Decompose a sparse tensor X ≈ Σ_r λ_r u_r ∘ v_r ∘ w_r … by ALS over `n_ranks` ranks.
 
@@ -105,8 +106,7 @@ class CPDecomposition(CPModel):
     memory : {"fast", "small"}, default="fast"
         Layout of the nonzeros on a rank: at most twice their bytes (int32 coordinates and values),
         or at most these bytes and more time. Both take at most twice while it is made.
-    transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
-        How ranks send; see `daskpart.MatrixFactorization`.
+    {words of transport}
     alpha_beta : (float, float) or None, default=None
         Seconds a message and seconds a byte, for method="auto"; None: rough figures of the
         transport.
@@ -118,13 +118,7 @@ class CPDecomposition(CPModel):
         factors of the best iteration, and of several starts that with the best.
     warm_start : bool, default=False
         Begin at the factors of the last fit.
-    checkpoint_path : path or None, default=None
-        ``run.npz`` or ``run.zarr``; written every `checkpoint_every` iterations, the last two stay.
-    checkpoint_every : int, default=1
-        Iterations between two checkpoints.
-    resume : bool, default=False
-        Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit. One of
-        another number of ranks goes on, too, with a warning: other ranks, other bits.
+    {words of checkpoints}
     random_state : int, RandomState or None, default=0
         Fixes everything: partition, owners, first factors. A RandomState or None draws the seed.
     verbose : int, default=0

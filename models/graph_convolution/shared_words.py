@@ -69,23 +69,15 @@ partitioner : str, dict, Partition or int array of shape (n,), default="auto"
 n_ranks : int or None, default=None
     None: as many as a given partition has parts, else as the workers have threads, or as this
     process has cores; at most one a vertex.
-transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
-    How ranks send; see `daskpart.MatrixFactorization`.
+{words of transport}
 dtype : {"float32", "float64"}, default="float32"
     Of features, weights, and what travels.
 warm_start : bool, default=False
     Begin at the weights of the last fit.
-checkpoint_path : path or None, default=None
-    ``run.npz`` or ``run.zarr``; written every `checkpoint_every` epochs, the last two stay.
-checkpoint_every : int, default=1
-    Epochs between two checkpoints.
-resume : bool, default=False
-    Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit. One of
-    another number of ranks goes on, too, with a warning: other ranks, other bits.
+{words of checkpoints}
 random_state : int, RandomState or None, default=0
     Fixes everything: partition, first weights, dropout (by vertex, so for any number of ranks).
-verbose : int, default=0
-    1: the loss in a bar, or a line a step where the output is no terminal, after a second.
+{words of verbose}
 """
 SHARED_ATTRIBUTES = """\
 coefs_ : dict of str to ndarray

@@ -29,7 +29,7 @@ from daskpart.containers.column_names import Columns
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
-from daskpart.models.base.docstrings import with_words_of_fit
+from daskpart.models.base.docstrings import with_shared_words, with_words_of_fit
 from daskpart.models.base.estimator import DistributedEstimator
 from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.parameters import COUNT
@@ -61,6 +61,7 @@ _STEEP = 2.0**12  # α · count from which float32 is too coarse, and active set
 _SINGULAR = 1e-10  # of the largest eigenvalue, below which one is taken for 0
 
 
+@with_shared_words()
 class ImplicitFactorization(Recommender):
     """Factorize implicit feedback P ≈ W·Hᵀ by weighted alternating least squares over ranks.
 
@@ -111,21 +112,13 @@ class ImplicitFactorization(Recommender):
     user, item, rating : str or None, default=None
         Names of the columns of a DataFrame; None: told by names that people use or by their order.
         A frame needs no ratings: each line is one event.
-    transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
-        How ranks send; see `daskpart.MatrixFactorization`.
+    {words of transport}
     warm_start : bool, default=False
         Begin at the factors of the last fit.
-    checkpoint_path : path or None, default=None
-        ``run.npz`` or ``run.zarr``; written every `checkpoint_every` iterations, the last two stay.
-    checkpoint_every : int, default=1
-        Iterations between two checkpoints.
-    resume : bool, default=False
-        Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit. One of
-        another number of ranks goes on, too, with a warning: other ranks, other bits.
+    {words of checkpoints}
     random_state : int, RandomState or None, default=0
         Fixes partition and first factors.
-    verbose : int, default=0
-        1: the loss in a bar, or a line a step where the output is no terminal, after a second.
+    {words of verbose}
 
     Attributes
     ----------

@@ -23,7 +23,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.callbacks import with_callbacks
-from daskpart.models.base.docstrings import with_words_of_fit
+from daskpart.models.base.docstrings import with_shared_words, with_words_of_fit
 from daskpart.models.base.estimator import DistributedEstimator
 from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.parameters import COUNT
@@ -51,6 +51,7 @@ from .state import MFState
 from .text import MFText
 
 
+@with_shared_words()
 class MatrixFactorization(Recommender):
     """Factorize sparse ratings R ≈ μ + b_i + b_j + W·Hᵀ by SGD over `n_ranks` ranks.
 
@@ -125,13 +126,7 @@ class MatrixFactorization(Recommender):
     warm_start : bool, default=False
         Begin at the factors of the last fit. Users and items without a rating now stay as they are,
         as in `partial_fit`; what was seen is what they have now.
-    checkpoint_path : path or None, default=None
-        ``run.npz`` or ``run.zarr``; written every `checkpoint_every` epochs, the last two stay.
-    checkpoint_every : int, default=1
-        Epochs between two checkpoints.
-    resume : bool, default=False
-        Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit. One of
-        another number of ranks goes on, too, with a warning: other ranks, other bits.
+    {words of checkpoints}
     random_state : int, RandomState or None, default=0
         Fixes everything: partition, owners, order of ratings, first factors. A RandomState or None
         draws the seed.

@@ -76,21 +76,13 @@ n_ranks : int or None, default=None
 patience : int or None, default=None
     Stop after so many epochs without a lower loss on the `eval_set` of ``fit``; the model then has
     the weights of the epoch with the lowest.
-transport : {"auto", "local", "graph", "dask", "mpi"}, default="auto"
-    How ranks send; see `daskpart.MatrixFactorization`.
+{words of transport}
 warm_start : bool, default=False
     Begin at the weights of the last fit.
-checkpoint_path : path or None, default=None
-    ``run.npz`` or ``run.zarr``; written every `checkpoint_every` epochs, the last two stay.
-checkpoint_every : int, default=1
-    Epochs between two checkpoints.
-resume : bool, default=False
-    Begin at the newest checkpoint, if there is one; gives the bits of an unbroken fit. One of
-    another number of ranks goes on, too, with a warning: other ranks, other bits.
+{words of checkpoints}
 random_state : int, RandomState or None, default=0
     Fixes first weights, shuffles, and what approximate TopK draws.
-verbose : int, default=0
-    1: the loss in a bar, or a line a step where the output is no terminal, after a second.
+{words of verbose}
 """
 SHARED_ATTRIBUTES = """\
 coefs_ : list of ndarray of shape (n_inputs, n_outputs)
