@@ -37,7 +37,7 @@ from .losses import slopes_of
 
 WEIGHT, GRADIENT, LAST, ROOT = range(4)
 SCALE, THRESHOLD = range(2)
-_SMALLEST_SCALE = 1e-6
+SMALLEST_SCALE = 1e-6
 _AHEAD = 4  # samples
 _BYTES_AHEAD = 256  # of each array of a sample; of a longer one the processor foresees the rest
 _ENTRIES_AHEAD = 16
@@ -137,7 +137,7 @@ def _end_step(
 ) -> None:
     scalars[THRESHOLD] += rate * l1 / scalars[SCALE]
     scalars[SCALE] /= 1.0 + rate * l2
-    if scalars[SCALE] < _SMALLEST_SCALE:
+    if scalars[SCALE] < SMALLEST_SCALE:
         _fold(l1, l2, n_outputs, table, scalars)
 
 

@@ -251,14 +251,20 @@ class SgdServerText(ServerText):
     def _pass(self, number: int) -> tuple[float, dict[str, float], NDArray[np.float64]]:
         fit, server = self._fit, self._server
         rates = fit.rates(self._steps + 1, number)
-        found = server.run(sgd_on_server.epoch, self._held, number=number, rates=rates, fit=fit)
+        losses, seconds, squares = 0.0, np.zeros(self._plan.n_ranks), [0.0]
+        for begin, end in fit.spans(rates):
+            own = rates[begin:end]
+            found = server.run(
+                sgd_on_server.epoch, self._held, number=number, first=begin, rates=own, fit=fit
+            )
+            losses += sum(part for part, _ in found)
+            seconds += [of_rank for _, of_rank in found]
+            stale = server.report.mean_staleness  # of the last shrinking no pull is stale
+            squares = server.run(sgd_on_server.shrink, scale=float(fit.scales(own)[-1]))
         self._steps += fit.n_steps
-        stale = server.report.mean_staleness  # of the shrinking no pull is stale
-        squares = server.run(sgd_on_server.shrink, scale=float(fit.scales(rates)[-1]))
-        loss = sum(part for part, _ in found) / fit.n_samples + 0.5 * fit.l2 * sum(squares)
+        loss = losses / fit.n_samples + 0.5 * fit.l2 * sum(squares)
         rate = float(fit.schedule.rates(self._steps, 1, number)[0])
-        measured = {"learning_rate": rate, "staleness": stale}
-        return float(loss), measured, np.array([of_rank for _, of_rank in found])
+        return float(loss), {"learning_rate": rate, "staleness": stale}, seconds
 
     def gather(self, state: LinearState) -> LinearState:  # type: ignore[override]
         """The weights of all shards, and what each rank has not sent."""

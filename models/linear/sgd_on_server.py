@@ -7,7 +7,8 @@
 
 A rank holds its samples and no weights: what it needs of them is what a batch touches. The penalty
 shrinks all weights in every step, which nobody could send. So shards hold v with w = a v; a is
-known from the rates alone, and at the end of an epoch each rank shrinks the shard beside it.
+known from the rates alone. At the end of an epoch, and whenever a has become small, all ranks stop
+and each shrinks the shard beside it.
 
 τ = 0     all ranks compute at the same weights: the steps of data-parallel SGD over an allreduce,
           to rounding, and the same bits on every transport
@@ -33,7 +34,7 @@ from daskpart.collectives.topk import Compressor, Feedback
 from daskpart.models.base.state import Part
 from daskpart.models.samples.rows import RankRows, Rows
 
-from .kernels import GRADIENT, WEIGHT, accumulate
+from .kernels import GRADIENT, SMALLEST_SCALE, WEIGHT, accumulate
 from .sgd import LossSteps
 
 
@@ -56,6 +57,19 @@ class ServerSgd(LossSteps):
     def scales(self, rates: NDArray[np.float64]) -> NDArray[np.float64]:
         """a before each step of these rates, and after the last: each divides it by 1 + η λ."""
         return 1.0 / np.cumprod(np.append(1.0, 1.0 + rates * self.l2))
+
+    def spans(self, rates: NDArray[np.float64]) -> list[tuple[int, int]]:
+        """Steps of an epoch of these rates without a shrinking: after each, a is 1 again.
+
+        Under a strong penalty a would become 0 within an epoch, and steps are divided by it.
+        """
+        spans, begin, scale = [], 0, 1.0
+        for end, divisor in enumerate((1.0 + rates * self.l2).tolist(), 1):
+            scale /= divisor
+            if scale < SMALLEST_SCALE or end == len(rates):
+                spans.append((begin, end))
+                begin, scale = end, 1.0
+        return spans
 
 
 @dataclass(eq=False)
@@ -86,17 +100,18 @@ def bytes_held(endpoint: ServerEndpoint, solver: RankSolver) -> int:
 
 def epoch(
     endpoint: ServerEndpoint, solver: RankSolver, *, number: int, rates: NDArray[Any],
-    fit: ServerSgd,
+    fit: ServerSgd, first: int = 0,
 ) -> tuple[float, float]:  # fmt: skip
-    """One pass over the rank's samples; gives the sum of their losses, and seconds."""
+    """Steps of an epoch from its `first` on; gives the sum of their losses, and seconds."""
     begun, total = perf_counter(), 0.0
     solver.epoch, solver.blocks = number, fit.blocks(number)
     scales = fit.scales(rates).tolist()
-    for step, rate in enumerate(rates.tolist()):
+    for place, rate in enumerate(rates.tolist()):
+        step = first + place
         own, batch = fit.batch(solver.rows, solver, step)
         if len(batch):  # a rank with fewer samples ends its epoch early, and goes on in step
             share = 1.0 / fit.count(step)
-            total += _step(endpoint, solver, own, batch, rate, scales[step], share, fit)
+            total += _step(endpoint, solver, own, batch, rate, scales[place], share, fit)
         else:  # what is drawn goes by the steps of the fit, which a checkpoint has
             solver.feedback = replace(solver.feedback, step=solver.feedback.step + 1)
         endpoint.advance()

@@ -57,6 +57,23 @@ def test_synchronous_steps_are_those_of_the_allreduce(kind, n_ranks, n_classes):
     assert not server.history_["staleness"].any()
 
 
+@pytest.mark.parametrize("n_ranks", [1, 3])
+@pytest.mark.parametrize("C", [1e-1, 1e-4, 1e-12])
+def test_a_penalty_that_shrinks_weights_to_nothing_within_an_epoch(C, n_ranks):
+    X, y = samples("logistic")
+    strong = {"C": C, "batch_size": 1, "learning_rate": "constant", "n_ranks": n_ranks}
+    allreduce = LogisticRegression(**PLAIN | strong).fit(X, y)
+    server = on_server("logistic", **strong).fit(X, y)
+    # a row is shrunk by a push of what it loses, so what is left of it has fewer true digits
+    np.testing.assert_allclose(server.coef_, allreduce.coef_, rtol=1e-6, atol=1e-20)
+    np.testing.assert_allclose(server.intercept_, allreduce.intercept_, rtol=1e-9)
+    shared = ["loss", "learning_rate"]
+    np.testing.assert_allclose(server.history_[shared], allreduce.history_[shared], rtol=1e-9)
+    stale = on_server("logistic", **strong, delay=2).fit(X, y)
+    assert np.isfinite(stale.coef_).all()
+    assert (stale.history_["staleness"] <= 2).all()
+
+
 @pytest.mark.parametrize("approximate", [False, True])
 def test_topk_keeps_what_it_does_not_push(approximate):
     X, y = samples("logistic", 3)
