@@ -1,6 +1,7 @@
 """The matrices that layers multiply by, from the adjacency A of a graph.
 
     normalised   D^−1/2 (A + I) D^−1/2, D the row sums of A + I        GCN, SGC, APPNP
+                 I only where A has no loop: one that is stored keeps its weight
     mean         D^−1 A, D the row sums of A; a row of zeros stays      SAGE
     sum          A + (1 + ε) I                                          GIN
     pattern      1 where an edge is stored, of any weight, and on the diagonal   GAT
@@ -47,7 +48,10 @@ def operator_of(kind: str, adjacency: Any, dtype: str, epsilon: float = 0.0) -> 
         return _csr(mean, dtype)
     if kind == "pattern":
         return _csr(with_loops(adjacency), dtype)
-    looped = adjacency + (1 + epsilon) * scipy.sparse.eye_array(n, format="csr")
+    of_itself = np.full(n, 1 + epsilon)
+    if kind == "normalised":  # else a graph with its loops, as of DGL, would count them twice
+        of_itself[adjacency.diagonal() != 0] = 0
+    looped = adjacency + scipy.sparse.diags_array(of_itself, format="csr")
     if kind == "normalised":
         root = 1 / np.sqrt(_sums_of_rows(looped))
         looped.data *= _by_entry(root, looped)

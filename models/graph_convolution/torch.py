@@ -247,7 +247,8 @@ def run_on_parts(
     partitioner
         As for `GCNClassifier`.
     operator : {"normalised", "mean", "sum", "pattern"}, default="normalised"
-        Â: D^−1/2 (A + I) D^−1/2, D^−1 A, A + I, or ones at all edges and on the diagonal.
+        Â: D^−1/2 (A + I) D^−1/2, I where A has no loop; D^−1 A; A + I; or ones at all edges and on
+        the diagonal.
     symmetrize : bool, default=False
         Whether an edge counts both ways; where both are there, with the larger weight.
     dtype : {"float32", "float64"}, default="float32"

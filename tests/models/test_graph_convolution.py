@@ -173,7 +173,7 @@ def dense_gcn(A, X, y, epochs, rate, hidden, power=0.0):
     start = model(hidden=hidden)._network(model()._problem(X, y, {"graph": A}, 0), 0)
     start = replace(start, layers=start.layers).first_weights()
     W1, b1, W2, b2 = (weight.copy() for weight in start.values())
-    loops = A.toarray() + np.eye(N)
+    loops = A.toarray() + np.diag(A.diagonal() == 0)  # a loop that is there keeps its weight
     root = 1 / np.sqrt(loops.sum(axis=1))
     hat = root[:, None] * loops * root
     known = np.flatnonzero(y >= 0)

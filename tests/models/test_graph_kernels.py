@@ -18,6 +18,7 @@ from daskpart.models.graph_convolution.kernels import (
     spmm,
     spmm_transposed,
 )
+from daskpart.models.graph_convolution.operators import operator_of
 
 FLOATS = [(np.float32, 1e-4), (np.float64, 1e-12)]
 shapes = {
@@ -182,3 +183,38 @@ def test_attention_goes_over_edges_of_any_weight(weights, n_ranks):
         for each in (ones, weighed)
     )
     np.testing.assert_array_equal(weights_of(found), weights_of(expected))
+
+
+def without_loops():
+    found = graph().tolil()
+    found.setdiag(0)
+    return scipy.sparse.csr_array(found)
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3])
+@pytest.mark.parametrize("layer", ["gcn", "sgc", "appnp", "gat"])
+def test_a_loop_that_is_stored_is_not_counted_twice(layer, n_ranks):
+    """So a graph of DGL, which has its loops, is what PyTorch Geometric makes of one without."""
+    plain = without_loops()
+    looped = scipy.sparse.csr_array(plain + scipy.sparse.eye_array(N))
+    expected, found = (
+        model(layer, n_ranks=n_ranks).fit(features(), labels(), graph=each)
+        for each in (plain, looped)
+    )
+    np.testing.assert_array_equal(weights_of(found), weights_of(expected))
+
+
+def test_a_loop_that_is_stored_keeps_its_weight():
+    """As `gcn_norm` of PyTorch Geometric has it; one of weight 0 is none."""
+    plain = without_loops()
+    own = np.where(np.arange(N) % 3, 0.0, 0.1 + np.arange(N))
+    stored = scipy.sparse.csr_array(plain + scipy.sparse.diags_array(own))
+    found = operator_of("normalised", stored, "float64").toarray()
+    dense = plain.toarray() + np.diag(np.where(own, own, 1.0))
+    roots = 1 / np.sqrt(dense.sum(axis=1))
+    np.testing.assert_allclose(found, roots[:, None] * dense * roots, rtol=1e-12)
+    explicit = scipy.sparse.csr_array(plain + scipy.sparse.eye_array(N))
+    explicit.setdiag(0)
+    assert explicit.nnz == plain.nnz + N
+    both = (operator_of("normalised", each, "float64") for each in (plain, explicit))
+    np.testing.assert_array_equal(*(each.toarray() for each in both))
