@@ -125,6 +125,25 @@ def in_memory(values: Any, what: str) -> Any:
     return found
 
 
+def refuse_another_order(X: Any, given: Any, name: str) -> None:
+    """Refuse what stands beside a DataFrame and has its index in another order (InputError).
+
+    Rows go together by their order, so of another index nothing is said; but of that one, in
+    another order, most would stand beside a row that is not theirs.
+    """
+    kinds = ("Series", "DataFrame")
+    if not is_a(X, "pandas", "DataFrame") or not any(is_a(given, "pandas", kind) for kind in kinds):
+        return
+    lines, own = X.index, given.index
+    if own.equals(lines) or len(own) != len(lines):
+        return
+    if own.is_unique and own.isin(lines).all():
+        raise InputError(
+            f"{name} has the index of X in another order, and is taken by its order: give "
+            f"{name}.loc[X.index], or {name}.to_numpy() if it is in the order of X"
+        )
+
+
 def checked_weights(sample_weight: Any, samples: Any) -> NDArray[np.float64]:
     """A weight for each of some samples; None: all are 1.
 

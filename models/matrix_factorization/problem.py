@@ -20,15 +20,19 @@ from daskpart.containers.matrix import (
     stored_triples,
 )
 from daskpart.errors import DaskpartWarning, InputError
-from daskpart.models.base.problem import Problem, in_memory, is_lazy, lazy_name
+from daskpart.models.base.problem import (
+    Problem,
+    in_memory,
+    is_lazy,
+    lazy_name,
+    refuse_another_order,
+)
 
 from .growing import joined
 from .pairs import check_names, entry_positions
 from .state import MFState, blank_state
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from daskpart.models.metrics import HeldOut
 
 Blank = TypeVar("Blank", bound=MFState)
@@ -244,16 +248,6 @@ def check_counts(lowest: float) -> None:
         )
 
 
-def _refuse_another_order(lines: pd.Index, given: pd.Index) -> None:
-    """Refuse weights by the labels of the lines of a table, but in another order (InputError)."""
-    if not given.equals(lines) and given.is_unique and given.isin(lines).all():
-        raise InputError(
-            "sample_weight has the index of X in another order, and weights are taken by their "
-            "order: give sample_weight[X.index], or sample_weight.to_numpy() if they are in the "
-            "order of X"
-        )
-
-
 def _weights_of(
     X: Any,
     given: Any,
@@ -279,8 +273,7 @@ def _weights_of(
                 f"sample_weight has length {len(given)} for {len(values)} stored ratings: give one "
                 "a rating, in the order in which X has them, or a container of their pattern"
             )
-        if isinstance(X, pd.DataFrame) and isinstance(given, pd.Series):
-            _refuse_another_order(X.index, given.index)
+        refuse_another_order(X, given, "sample_weight")
         real_numbers(given, "sample weight")  # else they were refused as ratings
         with warnings.catch_warnings():  # of ratings that come twice it was said already
             warnings.simplefilter("ignore", DaskpartWarning)

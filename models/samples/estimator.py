@@ -39,6 +39,7 @@ from daskpart.models.base.problem import (
     in_memory,
     is_lazy,
     numbers_to_learn,
+    refuse_another_order,
     refuse_times,
     refused,
     scipy_rows,
@@ -149,6 +150,8 @@ class SampleModel(DistributedEstimator):
             Of a file (libsvm, CSV, parquet) that `daskpart.readers.survey` went through each rank
             reads its own part; its labels are y.
         y : array of shape (n_samples,)
+            In the order of the rows of X. A Series that has the index of a DataFrame X in another
+            order is refused, and so are such weights.
         sample_weight : array of shape (n_samples,), optional
             At least 0.
         eval_set : tuple (X, y), optional
@@ -191,6 +194,7 @@ class SampleModel(DistributedEstimator):
             return self._file_samples(X, y, sample_weight, classes, reset, class_weights)
         if is_lazy(X):
             return self._lazy_samples(X, y, sample_weight, classes, reset, class_weights)
+        _refuse_another_order(X, y, sample_weight)
         y = dense_targets(y)
         if is_classifier(self):
             refuse_missing(y)
@@ -368,6 +372,7 @@ class SampleModel(DistributedEstimator):
         if not isinstance(X, ExamplesFile):
             if y is None:
                 raise InputError("y is None: a score needs targets beside X, unless X is a file")
+            _refuse_another_order(X, y, sample_weight)
             weight = in_memory(sample_weight, "sample weights")
             found = in_memory(self.predict(X), "predictions")
             return found, dense_targets(in_memory(y, "targets")), weight
@@ -399,6 +404,12 @@ class SampleModel(DistributedEstimator):
         if classes is None:
             raise InputError("classes must be passed on the first call to partial_fit")
         return np.unique(classes)
+
+
+def _refuse_another_order(X: Any, y: Any, sample_weight: Any) -> None:
+    """Refuse targets or weights that have the index of the rows in another order (InputError)."""
+    refuse_another_order(X, y, "y")
+    refuse_another_order(X, sample_weight, "sample_weight")
 
 
 def plain_rows(X: Any) -> Any:

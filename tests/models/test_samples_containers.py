@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import dask.array
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 import sparse
 import xarray
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.inspection import permutation_importance
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import shuffle
 
-from daskpart import LinearRegression, LogisticRegression, MLPClassifier
+from daskpart import LinearRegression, LinearSVC, LogisticRegression, MLPClassifier, MLPRegressor
 from daskpart.errors import InputError
 
 SGD = {"solver": "sgd", "max_iter": 2, "batch_size": 3, "n_ranks": 2, "transport": "local"}
@@ -139,3 +148,59 @@ def test_targets_that_cannot_be_learnt_are_told_alike_of_rows_here_and_of_chunks
     for X in (rows, dask.array.from_array(rows, chunks=(3, -1))):
         with pytest.raises(InputError, match=words):
             MODELS[name].fit(X, y)
+
+
+TABLES = {
+    name: kind(max_iter=100, n_ranks=2, transport="local")
+    for name, kind in {
+        "logistic": LogisticRegression, "linear": LinearRegression, "svm": LinearSVC,
+        "mlp": partial(MLPClassifier, (3,), tol=1),
+        "mlp numbers": partial(MLPRegressor, (3,), tol=1),
+    }.items()
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("name", TABLES)
+def test_an_index_in_another_order_beside_a_table_is_refused(name, several):
+    """Rows went by their order, whatever the index said: a model of the wrong targets."""
+    model, random = TABLES[name], np.random.default_rng(0)
+    if several and "mlp" not in name:
+        pytest.skip("one target each")
+    X = pd.DataFrame(random.normal(size=(30, 2)), columns=["a", "b"]).rename("row {}".format)
+    y = pd.Series((X.a > 0).astype(int) + 0.0, X.index)
+    y = pd.DataFrame({"p": y, "q": 1 - y}) if several else y
+    weight = pd.Series(1.0 + np.arange(30), X.index)
+    expected = learnt(model, X, y)
+    for beside in (y, y.set_axis(X.index + "'"), y.reset_index(drop=True), y[::-1].loc[X.index]):
+        for found, wanted in zip(learnt(model, X, beside), expected, strict=True):
+            np.testing.assert_array_equal(found, wanted)
+    for X_like, turned in ((X, y[::-1]), (X[::-1], y)):
+        words = r"y has the index of X in another order.* give y\.loc\[X\.index\], or y\.to_numpy"
+        for call in (model.fit, model.score):
+            with pytest.raises(InputError, match=words):
+                call(X_like, turned)
+        with pytest.raises(InputError, match=words):
+            model.fit(X, y, eval_set=(X_like, turned))
+    with pytest.raises(InputError, match=r"sample_weight has the index of X in another order"):
+        model.fit(X, y, weight[::-1])
+    with pytest.raises(InputError, match=r"sample_weight has the index of X in another order"):
+        model.score(X, y, weight[::-1])
+    model.fit(X, y, weight).score(X, y, weight)
+
+
+def test_rows_that_scikit_learn_deals_out_are_in_one_order():
+    random = np.random.default_rng(0)
+    X = pd.DataFrame(random.normal(size=(60, 2)), columns=["a", "b"]).rename("row {}".format)
+    y = pd.Series(np.where(X.a > 0, "yes", "no"), X.index)
+    model = TABLES["logistic"]
+    X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    chain = make_pipeline(StandardScaler().set_output(transform="pandas"), model)
+    assert chain.fit(X_train, y_train).score(X_test, y_test) > 0.9
+    assert cross_val_score(chain, *shuffle(X, y, random_state=1)).mean() > 0.9
+    search = GridSearchCV(model, {"C": [0.1, 1.0]}, cv=KFold(3, shuffle=True, random_state=0))
+    assert search.fit(X, y).best_score_ > 0.9
+    assert CalibratedClassifierCV(model, cv=3).fit(X, y).score(X, y) > 0.9
+    assert permutation_importance(model.fit(X, y), X, y).importances_mean[0] > 0.1
+    drawn = random.integers(0, 60, 60)  # a bootstrap has rows twice
+    assert model.fit(X.iloc[drawn], y.iloc[drawn]).score(X, y) > 0.9
