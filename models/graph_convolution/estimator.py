@@ -206,7 +206,10 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
         graph: Any = None,
         client: Any = None,
     ) -> float:
-        """Accuracy on the labelled vertices; of several classes the share of right entries.
+        """Accuracy on the labelled vertices.
+
+        Where a vertex may have several classes it counts if all of its row is right, as in
+        scikit-learn and in `score` and `validation_score` of the history.
 
         Parameters
         ----------
@@ -230,7 +233,7 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
         given = self._known_targets(y, to_judge=True)
         outputs, targets, weight = self._judged(given, X, y, sample_weight, mask, graph, client)
         if self.several_:
-            right = ((outputs > 0) == targets).mean(axis=1)
+            right = ((outputs > 0) == targets).all(axis=1)
         else:
             right = outputs.argmax(axis=1) == targets
         return float(np.average(right, weights=weight))

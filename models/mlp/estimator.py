@@ -162,8 +162,9 @@ class MLPClassifier(SampleClassifier, Perceptron):
         return SigmoidLoss() if several else SoftmaxLoss()
 
     def _score_of(self, outputs: NDArray[Any], target: NDArray[Any]) -> float:
-        found = outputs > 0 if target.ndim == 2 else outputs.argmax(axis=1)
-        return float((found == target).mean())
+        if target.ndim == 2:
+            return float(((outputs > 0) == target).all(axis=1).mean())
+        return float((outputs.argmax(axis=1) == target).mean())
 
 
 @with_shared_words(SHARED_PARAMETERS, SHARED_ATTRIBUTES)

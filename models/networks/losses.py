@@ -131,9 +131,13 @@ class SigmoidLoss(Loss):
     def terms(
         self, outputs: NDArray[Any], targets: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """log(1 + eᶻ) − y z, and whether it is right."""
+        """log(1 + eᶻ) − y z; and of a row that is right in all columns a hit for each of them.
+
+        So hits over losses are the share of such rows, which scikit-learn calls accuracy.
+        """
         losses = np.logaddexp(0, outputs) - targets * outputs
-        return losses, (outputs > 0) == (targets > 0)
+        right = ((outputs > 0) == (targets > 0)).all(axis=1)
+        return losses, right * targets.shape[1]
 
     def gradient(self, outputs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
         """p − y."""

@@ -476,7 +476,7 @@ class SampleClassifier(ClassifierMixin, SampleModel):
         """Share of the samples whose class is found, each with its weight; a file has its own y.
 
         Of a table of several classes a sample counts where all of its row is right, as in
-        scikit-learn; `validation_score` in the history is the share of right entries.
+        scikit-learn, and as in `score` and `validation_score` of the history.
         """
         found, y, weight = self._to_score(X, y, sample_weight)
         return float(accuracy_score(y, found, sample_weight=weight))

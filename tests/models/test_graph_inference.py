@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from sklearn.metrics import accuracy_score
 from test_graph_convolution import N, features, graph, labels, model
 
 from daskpart.collectives.transports.threads import ThreadsCommunicator
@@ -100,6 +101,28 @@ def test_the_r2_of_a_history_is_that_of_the_predictions(batch_size):
         )
         score = again.score(features(), y, mask=trained)
         assert fitted.history_["score"].iloc[-1] == pytest.approx(score, rel=1e-9)
+
+
+@pytest.mark.parametrize("batch_size", [None, 8])
+@pytest.mark.parametrize("n_ranks", [1, 3])
+def test_a_vertex_of_several_classes_is_right_where_all_of_its_row_is(n_ranks, batch_size):
+    """As scikit-learn's accuracy of such a table, in score and in the history."""
+    y = labels("several")
+    known = np.flatnonzero(~np.isnan(y[:, 0]))
+    held, trained = known[::2], known[1::2]
+    ways = {"n_ranks": n_ranks, "batch_size": batch_size, "dropout": 0, "max_iter": 2}
+    fitted = model(loss="several", **ways)
+    fitted.fit(features(), y, graph=graph(), validation_mask=held)
+    found = np.asarray(fitted.predict(features()))
+    expected = accuracy_score(y[held].astype(int), found[held])
+    assert 0 < expected < (found[held] == y[held]).mean()
+    assert fitted.score(features(), y, mask=held) == pytest.approx(expected)
+    assert fitted.history_["validation_score"].iloc[-1] == pytest.approx(expected)
+    if batch_size is None:  # the score of an epoch is that of the weights before it
+        before = model(loss="several", **ways | {"max_iter": 1})
+        before.fit(features(), y, graph=graph(), validation_mask=held)
+        score = before.score(features(), y, mask=trained)
+        assert fitted.history_["score"].iloc[-1] == pytest.approx(score)
 
 
 def test_weights_of_a_regression_from_elsewhere():
