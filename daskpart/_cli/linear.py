@@ -34,13 +34,6 @@ class SampleModel(Model):
     options: Sequence[click.Option] = (
         number("--test-fraction", 0.1, "Share of the samples held out to judge by.", SHARE),
         click.Option(["--test"], metavar="FILE", help="Samples to judge by, instead of a share."),
-        number(
-            "--validation-fraction",
-            0.0,
-            "Share of the other samples to measure the loss on "
-            "after each epoch, as --patience needs.",
-            SHARE,
-        ),
         click.Option(
             ["--label"],
             metavar="COLUMN",
@@ -52,12 +45,14 @@ class SampleModel(Model):
             READERS,
             "auto",
             "Who reads SAMPLES: this process, which hands rows out ('here'); or each rank its own "
-            "part, so that a file may be larger than memory ('ranks': it is gone through once more "
-            "for each share that is held out). 'auto': the ranks, where the file would take more "
+            "part, so that a file may be larger than memory ('ranks': it is gone through again for "
+            "each share that is held out). 'auto': the ranks, where the file would take more "
             "than a quarter of the memory here.",
         ),
     )
     words: ClassVar[dict[str, str]] = {
+        "validation_fraction": "Share of the samples that are not held out to judge by, to measure "
+        "the loss on after each epoch, as --patience needs.",
         "patience": "Stop after so many epochs without a lower loss on what --validation-fraction "
         "holds out; the model then has the weights of the epoch with the lowest.",
     }
@@ -91,7 +86,6 @@ class SampleModel(Model):
             self._check_labels(source, train.y)
         if test is None:
             train, test = train.split(given["test_fraction"], given["random_state"])
-        train, validation = train.split(given["validation_fraction"], [given["random_state"], 1])
         how = "" if train.y is not None else "; each rank reads its own part"
         sizes = f"{train.size:,} samples of {n_features:,} features, {train.X.nnz:,} values"
         words = [f"{source}: {sizes}{how}"]
@@ -103,10 +97,15 @@ class SampleModel(Model):
             words.append(f"samples of each class: {told}")
         if test is not None:
             words.append(f"{test.size:,} held out to judge by")
-        if validation is not None:
-            words.append(f"{validation.size:,} held out to measure the loss on after each epoch")
+        share = given["validation_fraction"]
+        if share:
+            about, n_held = "" if train.y is not None else "about ", int(train.size * share)
+            words.append(
+                f"{about}{train.size - n_held:,} samples to learn from, {n_held:,} held out to "
+                "measure the loss on after each epoch"
+            )
         self.names = names if given["names"] is None else read_names(given["names"], n_features)
-        return Data(train.X, words, test, {"y": train.y, "eval_set": validation})
+        return Data(train.X, words, test, {"y": train.y})
 
     def _check_labels(self, source: str, y: Any) -> None:
         if y.dtype.kind == "U" and not self.classifies:
@@ -128,9 +127,10 @@ class SampleModel(Model):
         model = fit.model
         found: dict[str, Any] = {}
         if fit.data.more["y"] is not None:  # rows are here to be looked at
-            found |= _shared(fit)
+            X = _learnt_from(fit)
+            found |= _shared(X, fit.plan)
             if model.solver == "sgd":
-                found["density_over_ranks"] = _densities(fit.data.X, model.batch_size)
+                found["density_over_ranks"] = _densities(X, model.batch_size)
         found["train_loss"] = float(fit.row["loss"])
         found["nonzero_coefficients"] = int(np.count_nonzero(model.coef_))
         if fit.data.test is not None:
@@ -247,12 +247,19 @@ class _Linear(SampleModel):
 MODEL: Model = _Linear()
 
 
-def _shared(fit: Fit) -> dict[str, Any]:
+def _learnt_from(fit: Fit) -> Any:
+    """The rows that the ranks have: all but those that the fit held out."""
+    from daskpart.models.samples.given import split_rows
+
+    X, share = fit.data.X, fit.model.validation_fraction
+    return X[split_rows(X.shape[0], share, fit.plan.random_state)[0]] if share else X
+
+
+def _shared(X: Any, plan: Any) -> dict[str, Any]:
     """How many features ranks touch, and share."""
-    X = fit.data.X
     touching = np.zeros(X.shape[1], np.int64)
     each = []
-    for own in fit.plan.members:
+    for own in plan.members:
         features = np.unique(X[own].indices)
         touching[features] += 1
         each.append(len(features))

@@ -80,10 +80,9 @@ class OwnModel(Model):
         samples = SampleModel()
         samples.classifies = issubclass(self.kind, ClassifierMixin)
         unasked = dict.fromkeys(("test", "names")) | {"read": "here"}
-        unasked |= dict.fromkeys(("test_fraction", "validation_fraction"), 0)
-        data = samples.load(source, unasked | given)
-        del data.more["eval_set"]
-        return data
+        # what a model of theirs may call so is its own matter
+        unasked |= {"test_fraction": 0}
+        return samples.load(source, unasked | given | {"validation_fraction": 0})
 
     def judge(self, fit: Fit) -> dict[str, Any]:
         """What it measured last, and its score."""

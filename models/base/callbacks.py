@@ -285,7 +285,8 @@ class EarlyStopping(EpochCallback):
     def setup(self, estimator: Any, context: Any) -> None:
         """Begin, and look how this estimator validates; of scikit-learn's protocol."""
         takes = inspect.signature(estimator.fit).parameters
-        self._ways = [f"{name}=…" for name in takes if name.startswith("validation")]
+        ways = ("validation", "validation_mask", "eval_set")
+        self._ways = [f"{name}=…" for name in takes if name in ways]
         if hasattr(estimator, "validation_fraction"):
             self._ways.append("validation_fraction > 0")
         super().setup(estimator, context)

@@ -106,9 +106,13 @@ overlap : bool, default=False
 n_ranks : int or None, default=None
     Ranks that hold the samples. None: as many as the workers have threads; without a cluster as
     many as this process has cores, and one for "sgd".
+validation_fraction : float, default=0.0
+    Share of the samples that is held out, to measure `validation_loss` on after each epoch; or give
+    `eval_set` to ``fit``. Drawn by `random_state`, whatever the classes are; `partial_fit` learns
+    from all.
 patience : int or None, default=None
-    Stop after so many epochs without a lower loss on the `eval_set` of ``fit``; the model then has
-    the weights of the epoch with the lowest.
+    Stop after so many epochs without a lower `validation_loss`; the model then has the weights of
+    the epoch with the lowest.
 {words of transport}
 warm_start : bool, default=False
     Begin at the weights of the last fit. Those of features that no sample of this one has are moved

@@ -90,6 +90,7 @@ class MLPClassifier(SampleClassifier, Perceptron):
         top_k_bucket: int | None = 512,
         top_k_approximate: bool = False,
         n_ranks: int | None = None,
+        validation_fraction: float = 0.0,
         patience: int | None = None,
         transport: str = "auto",
         warm_start: bool = False,

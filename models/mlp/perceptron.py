@@ -73,9 +73,13 @@ top_k_approximate : bool, default=False
 n_ranks : int or None, default=None
     Ranks that hold the samples. None: as many as the workers have threads, or as this process has
     cores.
+validation_fraction : float, default=0.0
+    Share of the samples that is held out, to measure `validation_loss` on after each epoch; or give
+    `eval_set` to ``fit``. Drawn by `random_state`, whatever the classes are; `partial_fit` learns
+    from all.
 patience : int or None, default=None
-    Stop after so many epochs without a lower loss on the `eval_set` of ``fit``; the model then has
-    the weights of the epoch with the lowest.
+    Stop after so many epochs without a lower `validation_loss`; the model then has the weights of
+    the epoch with the lowest.
 {words of transport}
 warm_start : bool, default=False
     Begin at the weights of the last fit.
@@ -102,7 +106,7 @@ best_iteration_ : int or None
 history_ : pandas.DataFrame
     One row an epoch: loss (with the penalty; each sample's before its step), its change, score (of
     a classifier, alike), density of the summed gradients, learning_rate, validation_loss and
-    validation_score (with an `eval_set`), seconds, seconds_computing, seconds_communicating (means
+    validation_score (of what is held out), seconds, seconds_computing, seconds_communicating (means
     over ranks), messages, bytes.
 state_ : MLPState
     All that a further epoch needs.
@@ -160,6 +164,7 @@ class Perceptron(SampleModel):
         top_k_bucket: int | None = 512,
         top_k_approximate: bool = False,
         n_ranks: int | None = None,
+        validation_fraction: float = 0.0,
         patience: int | None = None,
         transport: str = "auto",
         warm_start: bool = False,

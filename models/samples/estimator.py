@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils._param_validation import StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
@@ -56,6 +57,7 @@ from daskpart.readers import ExamplesFile
 
 from .file_answers import answers_of_file
 from .files import FileSamples, check_file, classes_of, label_mass
+from .given import Given
 from .lazy import answered, lazy_rows, whole_targets
 from .problem import (
     LazySamples,
@@ -77,6 +79,7 @@ class SampleModel(DistributedEstimator):
         **DistributedEstimator._parameter_constraints,
         "batch_size": [COUNT],
         "shuffle": ["boolean"],
+        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
         "aggregation": [StrOptions(set(NAMES))],
         "top_k": [COUNT, None],
         "top_k_bucket": [COUNT, None],
@@ -92,6 +95,7 @@ class SampleModel(DistributedEstimator):
 
     batch_size: int
     shuffle: bool
+    validation_fraction: float
     aggregation: str
     top_k: int | None
     top_k_bucket: int | None
@@ -155,8 +159,8 @@ class SampleModel(DistributedEstimator):
         sample_weight : array of shape (n_samples,), optional
             At least 0.
         eval_set : tuple (X, y), optional
-            Samples to measure `validation_loss` on after each epoch. Of a file (X, None); it is
-            read anew each time.
+            Samples to measure `validation_loss` on after each epoch, instead of those that
+            `validation_fraction` holds out. Of a file (X, None); it is read anew each time.
         {words of fit}
         """
         return self._fit(
@@ -164,36 +168,54 @@ class SampleModel(DistributedEstimator):
         )
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Samples:
-        in_fit = "goes_on" not in data  # the one step of partial_fit cannot stop early
-        if self.patience is not None and data.get("eval_set") is None and in_fit:
-            raise InputError("patience needs eval_set=(X, y) in fit")
-        goes_on = data.get("goes_on", False)
-        problem = self._samples(X, y, data.get("sample_weight"), data.get("classes"), not goes_on)
-        if data.get("eval_set") is not None:
+        share, eval_set = self._share_held_out(data), data.get("eval_set")
+        goes_on, held = data.get("goes_on", False), None
+        given = self._given(X, y, data.get("sample_weight"), not goes_on)
+        if share:
+            given, held = given.split(share, random_state)
+        problem = self._samples(given, data.get("classes"))
+        if held is not None and problem.classes is not None and not problem.several:
+            held.refuse_classes_beyond(problem.classes)
+        if eval_set is not None:
             try:
-                held_X, held_y = data["eval_set"]
+                held_X, held_y = eval_set
             except (TypeError, ValueError):
                 raise InputError("eval_set is a tuple (X, y), of a file (X, None)") from None
-            held = self._samples(
-                held_X, held_y, None, problem.classes, False, problem.class_weights
-            )
-            if (held.several, held.n_outputs) != (problem.several, problem.n_outputs):
+            held = self._given(held_X, held_y, None, False)
+        if held is not None:
+            validation = self._samples(held, problem.classes, problem.class_weights)
+            if (validation.several, validation.n_outputs) != (problem.several, problem.n_outputs):
                 raise InputError(
-                    f"the samples of eval_set have {_targets_in_words(held)}, those of the fit "
-                    f"{_targets_in_words(problem)}"
+                    f"the samples of eval_set have {_targets_in_words(validation)}, those of the "
+                    f"fit {_targets_in_words(problem)}"
                 )
-            problem.validation = held
+            problem.validation = validation
         return problem
 
-    def _samples(
-        self, X: Any, y: Any, sample_weight: Any, classes: Any, reset: bool,
-        class_weights: NDArray[np.float64] | None = None,
-    ) -> Samples:  # fmt: skip
-        """Samples, checked; of those held out the weights of the classes are given."""
+    def _share_held_out(self, data: dict[str, Any]) -> float:
+        """The share that a fit holds out of its samples; partial_fit, whose one step cannot stop
+        early, learns from all.
+
+        InputError where it contradicts eval_set, or patience has nothing to look at.
+        """
+        if "goes_on" in data:
+            return 0.0
+        share, is_given = float(self.validation_fraction), data.get("eval_set") is not None
+        if share and is_given:
+            raise InputError("give eval_set=… or validation_fraction, not both")
+        if self.patience is not None and not share and not is_given:
+            raise InputError(
+                "patience needs eval_set=(X, y) in fit, or validation_fraction above 0"
+            )
+        return share
+
+    def _given(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> Given:
+        """Rows, targets and weights, checked; `reset`: their features are those of the model."""
         if isinstance(X, ExamplesFile):
-            return self._file_samples(X, y, sample_weight, classes, reset, class_weights)
+            self._note_file(X, reset)
+            return Given(X, y, sample_weight)
         if is_lazy(X):
-            return self._lazy_samples(X, y, sample_weight, classes, reset, class_weights)
+            return self._lazily_given(X, y, sample_weight, reset)
         _refuse_another_order(X, y, sample_weight)
         y = dense_targets(y)
         if is_classifier(self):
@@ -207,9 +229,19 @@ class SampleModel(DistributedEstimator):
             )  # fmt: skip
         except ValueError as error:
             raise refused(error, X, y) from error
-        weight = checked_weights(sample_weight, X)
+        return Given(X, y, checked_weights(sample_weight, X))
+
+    def _samples(
+        self, given: Given, classes: Any, class_weights: NDArray[np.float64] | None = None
+    ) -> Samples:
+        """What is to be learnt of them; of those held out the weights of the classes are given."""
+        X, y, weight, names = given
+        if isinstance(X, ExamplesFile):
+            return self._file_samples(X, y, weight, classes, class_weights)
         target, n_outputs, classes = self._targets(y, classes)
         weight, class_weights = self._weights(weight, y, classes, class_weights)
+        if is_lazy(X):
+            return LazySamples(X, target, n_outputs, weight, classes, class_weights, names)
         return Samples(canonical_rows(X), target, n_outputs, weight, classes, class_weights)
 
     def _weights(
@@ -223,11 +255,8 @@ class SampleModel(DistributedEstimator):
             class_weights = weights_of_classes(asked, classes, mass)
         return weights_of(sample_weight, class_weights, y, classes), class_weights
 
-    def _file_samples(
-        self, file: ExamplesFile, y: Any, sample_weight: Any, classes: Any, reset: bool,
-        class_weights: NDArray[np.float64] | None,
-    ) -> FileSamples:  # fmt: skip
-        """Of a file: only its labels come here, where they are classes."""
+    def _note_file(self, file: ExamplesFile, reset: bool) -> None:
+        """The features of a file are those of the model, or checked against them."""
         if reset:
             self.n_features_in_ = file.n_features
             names = file.feature_names
@@ -235,6 +264,12 @@ class SampleModel(DistributedEstimator):
                 self.feature_names_in_ = np.array(names, object)
         else:
             self._check_width(file)
+
+    def _file_samples(
+        self, file: ExamplesFile, y: Any, sample_weight: Any, classes: Any,
+        class_weights: NDArray[np.float64] | None,
+    ) -> FileSamples:  # fmt: skip
+        """Of a file: only its labels come here, where they are classes."""
         if classes is None and is_classifier(self):
             classes = classes_of(file)
         check_file(file, y, sample_weight, classes)
@@ -251,9 +286,7 @@ class SampleModel(DistributedEstimator):
                 f"with {self.n_features_in_}: give survey(…, n_features={self.n_features_in_})"
             )
 
-    def _lazy_samples(
-        self, X: Any, y: Any, sample_weight: Any, classes: Any, reset: bool, class_weights: Any
-    ) -> LazySamples:
+    def _lazily_given(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> Given:
         """Of a Dask collection: X stays where it is, y and the weights come here."""
         rows, names = lazy_rows(X)
         if not reset:
@@ -266,10 +299,7 @@ class SampleModel(DistributedEstimator):
         y = whole_targets(dense_targets(y), n_samples, self._several_targets)
         if is_classifier(self):
             refuse_missing(y)
-        weight = checked_weights(sample_weight, y)
-        target, n_outputs, classes = self._targets(y, classes)
-        weight, class_weights = self._weights(weight, y, classes, class_weights)
-        return LazySamples(rows, target, n_outputs, weight, classes, class_weights, names)
+        return Given(rows, y, checked_weights(sample_weight, y), names)
 
     def _check_lazy(self, rows: Any, names: Any) -> None:
         known = getattr(self, "feature_names_in_", None)

@@ -255,7 +255,7 @@ def test_wrong_settings_and_missing_measures_are_refused():
         (
             daskpart.MLPClassifier(max_iter=1, n_ranks=1),
             {"X": np.eye(6), "y": [0, 1] * 3},
-            "does not measure: watch 'loss'$",
+            "give eval_set=… or validation_fraction > 0, or watch 'loss'$",
         ),
     ],
     ids=["gcn", "mf", "mlp"],
