@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import re
 import shlex
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import click
 import pytest
 
+import daskpart
 from daskpart.cli import cli
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -145,3 +147,27 @@ def test_pages_and_commands_are_found() -> None:
 def test_the_first_example_runs_as_it_stands(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(CODE[ROOT / page], page, "exec"), {"__name__": "__main__"})
     assert re.search(r"as planned +yes", capsys.readouterr().out)
+
+
+def test_the_table_of_names_says_those_of_the_signatures() -> None:
+    page = TEXTS[ROOT / "docs" / "guide" / "choosing.md"]
+    table = page.partition("## What an idea is called")[2].partition("\n## ")[0]
+    head, _, *rows = (
+        [re.findall(r"`(\w+)`", cell) for cell in line.strip("|").split("|")]
+        for line in table.splitlines()
+        if line.startswith("|")
+    )
+    linear = ["LogisticRegression", "LinearSVC", "LinearRegression"]
+    columns = [names or linear for names in head[1:]]
+    assert len(rows) > 10 and len(columns) == 6
+    for _, *cells in rows:
+        for kinds, names in zip(columns, cells, strict=True):
+            kind_names = [
+                {*inspect.signature(kind).parameters, *inspect.signature(kind.fit).parameters}
+                for kind in (getattr(daskpart, each) for each in kinds)
+            ]
+            for name in set(names) - {"fit", *linear}:
+                # `C` and `alpha` share a cell, and of two kinds one may be no classifier
+                assert any(name in each for each in kind_names), f"{kinds} have no {name}"
+                if name not in ("C", "alpha", "class_weight"):
+                    assert all(name in each for each in kind_names), f"{kinds} have no {name}"
