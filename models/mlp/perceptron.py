@@ -29,7 +29,7 @@ from daskpart.models.samples.plan import SamplesPlan
 
 from .memory import passing_bytes
 from .network import Network
-from .sgd import Training
+from .sgd import Training, is_full
 from .state import MLPState
 from .text import MLPText
 
@@ -207,12 +207,13 @@ class Perceptron(SampleModel):
         network, slots = self._network_of(problem), OPTIMIZERS[self.optimizer].slots
         size = np.dtype(network.dtype).itemsize * sum(network.sizes())
         batch = min(int(self.batch_size) * n_ranks, problem.n_samples) / n_ranks
+        dense = is_full(problem.n_stored, problem.n_samples, problem.n_features)
         return SamplesPlan(
             n_ranks=n_ranks,
             partitioner="shuffle" if self.shuffle else "cyclic",
             members=members,
             weight_bytes=size * (1 + len(slots) + (self.top_k is not None)),
-            row_bytes=problem.bytes_of(members),
+            row_bytes=problem.bytes_of(members, dense=dense),
             passing_bytes=passing_bytes(
                 network,
                 n_ranks,

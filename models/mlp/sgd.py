@@ -162,13 +162,18 @@ def with_epoch(least: NDArray[np.float64], loss: float) -> tuple[NDArray[np.floa
 # -- texts ---
 
 
+def is_full(n_stored: int, n_samples: int, n_features: int) -> bool:
+    """Whether rows with so many entries are kept dense."""
+    return n_stored >= FULL * n_samples * n_features
+
+
 def laid_out(comm: Communicator, rows: PerRank, *, fit: Training) -> PerRank:
     """Samples of every rank as the network takes them: dense where many entries are there.
 
     Of all ranks, so that it does not depend on their number, nor on where rows are.
     """
     stored = comm.fold(comm.map(entries_of, rows), sum).result()
-    dense = stored >= FULL * fit.n_samples * fit.network.widths[0]
+    dense = is_full(stored, fit.n_samples, fit.network.widths[0])
     inputs: PerRank = comm.settle(comm.map(inputs_of, rows, fit=fit, dense=dense))
     return inputs
 
@@ -263,7 +268,10 @@ def inputs_of(rows: Rows, *, fit: Training, dense: bool) -> Inputs | StoredRows[
 
 def _in_memory(rows: RankRows, *, network: Network, dense: bool) -> Inputs:
     shape = len(rows.pointer) - 1, network.widths[0]  # in the order in which they were given
-    X: Any = scipy.sparse.csr_array((rows.data, rows.indices, rows.pointer), shape=shape)
+    pointer = rows.pointer
+    if len(rows.indices) <= np.iinfo(rows.indices.dtype).max:  # else scipy makes indices as wide
+        pointer = pointer.astype(rows.indices.dtype, copy=False)
+    X: Any = scipy.sparse.csr_array((rows.data, rows.indices, pointer), shape=shape)
     X = X.astype(network.dtype, copy=False)
     if dense:
         X = X.toarray()

@@ -139,9 +139,13 @@ class FileSamples(Samples):
     def _values(self) -> Any:
         return self.file.wanted
 
-    def bytes_of(self, members: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    def bytes_of(
+        self, members: Sequence[NDArray[np.int64]], *, dense: bool = False
+    ) -> NDArray[np.int64]:
         """Bytes of each rank's rows, about: as if all were of one length."""
         each = row_bytes(self.file)
+        if dense:
+            each = 24 + self.file.shape[1] * self.dtype.itemsize
         least = each * self.block_rows if self.file.on_disk is True else np.inf
         return np.array([int(min(each * len(own), least)) for own in members])
 

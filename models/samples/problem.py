@@ -119,11 +119,16 @@ class Samples(Problem):
         """As many steps, at least one; None: all of an epoch."""
         return None if self.block_rows is None else max(1, self.block_rows // batch_size)
 
-    def bytes_of(self, members: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-        """Bytes of each rank's rows."""
+    def bytes_of(
+        self, members: Sequence[NDArray[np.int64]], *, dense: bool = False
+    ) -> NDArray[np.int64]:
+        """Bytes of each rank's rows; `dense`: where they hold all their features."""
+        row = 16 + self.target.nbytes // self.n_samples  # pointer, weight, targets
+        if dense:
+            row += self.X.shape[1] * self.dtype.itemsize
+            return np.array([row * len(own) for own in members])
         lengths = np.diff(self.X.indptr)
         entry = self.X.data.itemsize + self.X.indices.itemsize
-        row = 16 + self.target.nbytes // self.n_samples  # pointer, weight, targets
         return np.array([lengths[own].sum() * entry + row * len(own) + 8 for own in members])
 
 
@@ -173,7 +178,9 @@ class LazySamples(Samples):
         """Rows of each rank, as a Dask collection."""
         return ranks_of_chunks(self.X, members, self.target, self.weight, self.columns)
 
-    def bytes_of(self, members: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    def bytes_of(
+        self, members: Sequence[NDArray[np.int64]], *, dense: bool = False
+    ) -> NDArray[np.int64]:
         """Nothing is known before the chunks are read."""
         return np.zeros(len(members), np.int64)
 

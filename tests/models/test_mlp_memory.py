@@ -29,6 +29,16 @@ def test_what_is_counted_is_the_forecast(options, n_ranks):
     np.testing.assert_allclose(report.memory, report.expected_memory, rtol=0.05)
 
 
+@pytest.mark.parametrize("density", [0.05, 0.12, 1.0])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_that_are_kept_dense_are_forecast_so(density, dtype):
+    rows = scipy.sparse.random_array(
+        (600, 2000), density=density, rng=RANDOM, format="csr", dtype=dtype
+    )
+    report = fitted(2, hidden=(8,), X=rows).comm_report_
+    np.testing.assert_allclose(report.memory, report.expected_memory, rtol=0.05)
+
+
 @pytest.mark.parametrize("options", [{"optimizer": "sgd"}, {"optimizer": "adagrad"}])
 def test_gradients_are_in_the_forecast(options, monkeypatch):
     """Of one rank, which is in this process, less the state that is kept beside it."""
