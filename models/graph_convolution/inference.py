@@ -45,7 +45,9 @@ def outputs_of(
     n_ranks, partitioner, transport, client
         Where, as for a fit; default: one rank in this process.
     """
-    plan = plan_fit(problem, network, n_ranks, partitioner=partitioner, random_state=0)
+    plan = plan_fit(
+        problem, network, n_ranks, partitioner=partitioner, random_state=0, forecasts_memory=False
+    )
     partition = plan.partition
     assert partition is not None
     with communicator_for(transport, n_ranks, client, oversubscribe=True) as comm:

@@ -215,6 +215,7 @@ def plan_fit(
     steps: int = 1,
     transport: str = "local",
     kept: Any = None,
+    forecasts_memory: bool = True,
 ) -> GCNPlan:
     """Deal out the vertices and lay out every message of an epoch.
 
@@ -231,6 +232,8 @@ def plan_fit(
     steps, transport, kept : int, str, State or None
         How often an epoch is run, over what (never "auto"), and what it goes on from: for forecasts
         of time.
+    forecasts_memory : bool
+        Whether somebody reads `GCNPlan.memory`: what features take costs some products to tell.
 
     Raises
     ------
@@ -275,7 +278,11 @@ def plan_fit(
         backward=backward,
         n_entries=problem.entries_of_ranks(partition, network.operator),
         is_symmetric=network.returns_halo or (problem.is_symmetric and network.operator != "mean"),
-        feature_bytes=problem.feature_bytes(partition, network),
+        feature_bytes=(
+            problem.feature_bytes(partition, network)
+            if forecasts_memory
+            else np.zeros(n_ranks, np.int64)
+        ),
         label_bytes=problem.label_bytes(partition),
         n_trained=np.bincount(partition.assignment[problem.training], minlength=n_ranks),
         n_slots=n_slots,

@@ -23,6 +23,7 @@ from .targets import Targets
 
 FIRST_PRODUCTS = ("auto", "kept", "each")
 _MUCH_FILL = 8  # nonzeros of a kept product over those of features and graph
+_N_MULTIPLIED = 512  # rows of a rank by which its share of a kept product is forecast
 
 
 @dataclass(eq=False)
@@ -127,17 +128,20 @@ class GraphProblem(Problem):
         sparse = self.features is None or _is_sparse(self.features)
         if asked == "kept" or not sparse:
             return True
-        counts = self._row_counts()
-        before = int(counts.sum()) + self.pattern.nnz
-        pattern = self.pattern.astype(np.int64)
-        for _ in range(hops):
-            counts = np.minimum(pattern @ counts, self.n_inputs)
-        return int(counts.sum()) <= _MUCH_FILL * before
+        before = int(self._row_counts().sum()) + self.pattern.nnz
+        return int(self._most_in_product(hops).sum()) <= _MUCH_FILL * before
 
     def _row_counts(self) -> NDArray[np.int64]:
         if self.features is None:
             return np.ones(self.n_vertices, np.int64)
         return np.diff(self.features.indptr).astype(np.int64)
+
+    def _most_in_product(self, hops: int) -> NDArray[np.int64]:
+        """Nonzeros that each row of Âʰ X has at most: as many if no two came to one place."""
+        counts, pattern = self._row_counts(), self.pattern.astype(np.int64)
+        for _ in range(hops):
+            counts = np.minimum(pattern @ counts, self.n_inputs)
+        return counts
 
     # -- for the plan ---
 
@@ -147,7 +151,7 @@ class GraphProblem(Problem):
         return _summed(np.diff(matrix.indptr), partition)
 
     def feature_bytes(self, partition: Partition, network: Network) -> NDArray[np.int64]:
-        """Bytes of features, or of what is kept of them, on each rank."""
+        """Bytes of features, or of what is kept of them, on each rank; a sparse product's about."""
         first, itemsize = network.layers[0], np.dtype(network.dtype).itemsize
         X: Any = self.inputs(network)
         own = np.bincount(partition.assignment, minlength=partition.n_parts)
@@ -155,14 +159,30 @@ class GraphProblem(Problem):
             copies = 1 + (first.keeps_product and first.reads_inputs)
             return copies * itemsize * self.n_inputs * own
         counts = [np.diff(X.indptr)] if first.reads_inputs or not first.keeps_product else []
+        entries = [_summed(each, partition) for each in counts]
         if first.keeps_product:
-            product = X.astype(np.float32)
-            product.data[:] = 1
-            for _ in range(first.hops):
-                product = self.operator(network).astype(np.float32) @ product
-            counts.append(np.diff(product.indptr))
-        held = [(4 + itemsize) * _summed(each, partition) + 4 * (own + 1) for each in counts]
+            entries.append(self._entries_of_product(partition, network, X))
+        held = [(4 + itemsize) * each + 4 * (own + 1) for each in entries]
         return np.sum(held, axis=0)
+
+    def _entries_of_product(
+        self, partition: Partition, network: Network, X: Any
+    ) -> NDArray[np.int64]:
+        """Nonzeros of Âʰ X on each rank, told by some rows where a rank has many.
+
+        To make all of it here would take as long as it takes the ranks together.
+        """
+        hops, ranks = network.layers[0].hops, range(partition.n_parts)
+        most = self._most_in_product(hops)
+        chosen = [_some_rows(partition.members(rank), most) for rank in ranks]
+        rows, weights = (np.concatenate(each) for each in zip(*chosen, strict=True))
+        operator = self.operator(network).astype(np.float32)
+        product = operator[rows]
+        for _ in range(hops - 1):
+            product = product @ operator
+        ones = scipy.sparse.csr_array((np.ones(X.nnz, np.float32), X.indices, X.indptr), X.shape)
+        found = weights * np.diff((product @ ones).indptr)
+        return np.bincount(partition.assignment[rows], found, len(ranks)).astype(np.int64)
 
     def row_work(self, network: Network) -> int:
         """What a vertex weighs beside its nonzeros; see `Network.row_work`."""
@@ -236,6 +256,21 @@ def split_labelled(
                 "train on: label one, or hold out fewer"
             )
     return training, held
+
+
+def _some_rows(
+    own: NDArray[np.int64], most: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Rows that stand for all of a rank, and of how many nonzeros of these each of theirs tells.
+
+    They are chosen evenly along the nonzeros that rows have at most: long rows by what they matter.
+    """
+    if len(own) <= _N_MULTIPLIED:
+        return own, np.ones(len(own))
+    before = np.cumsum(most[own])
+    places = (np.arange(_N_MULTIPLIED) + 0.5) * (before[-1] / _N_MULTIPLIED)
+    rows = own[np.minimum(np.searchsorted(before, places, side="right"), len(own) - 1)]
+    return rows, before[-1] / (_N_MULTIPLIED * np.maximum(most[rows], 1))
 
 
 def _is_sparse(X: Any) -> bool:

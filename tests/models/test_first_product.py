@@ -7,11 +7,14 @@ import weakref
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import daskpart
 from daskpart.collectives import communicator_for
 from daskpart.models.graph_convolution import plan as plans
+from daskpart.models.graph_convolution import problem as problems
 from daskpart.models.graph_convolution.plan import plan_fit
+from daskpart.models.graph_convolution.problem import _some_rows as some_rows
 from daskpart.models.graph_convolution.text import laid_out
 
 from .test_graph_convolution import features, graph, labels, model
@@ -98,3 +101,37 @@ def test_once_ranks_have_their_rows_nothing_else_has_the_matrix():
     kept.append(laid_out(comm, plan, problem))  # as where a worker was lost
     one, again = (comm.gather(each[1]) for each in kept)
     np.testing.assert_array_equal(one[0].graph.forward.local[2], again[0].graph.forward.local[2])
+
+
+@pytest.mark.parametrize(("layer", "hops"), [("gcn", 1), ("sage", 1), ("sgc", 3)])
+@pytest.mark.parametrize("n_ranks", [1, 3])
+def test_a_sparse_product_is_forecast_by_some_of_its_rows(layer, hops, n_ranks, monkeypatch):
+    """Of vertices of very different degrees; answers pay for no forecast at all."""
+    random, n = np.random.default_rng(1), 6000
+    ends = (n * random.random((2, 3 * n)) ** 3).astype(int)
+    A = scipy.sparse.csr_array((np.ones(3 * n), tuple(ends)), shape=(n, n))
+    X = scipy.sparse.random_array((n, 400), density=0.02, rng=random, format="csr")
+    options = {"layer_options": {"hops": hops}, "hidden": ()} if layer == "sgc" else {}
+    estimator = model(
+        layer, first_product="kept", n_ranks=n_ranks, max_iter=1, dropout=0.0, **options
+    )
+    multiplied = []
+    monkeypatch.setattr(
+        problems,
+        "_some_rows",
+        lambda *given: multiplied.append(some_rows(*given)) or multiplied[-1],
+    )
+    estimator.fit(X, np.arange(n) % 3, graph=A)
+    assert max(len(rows) for rows, _ in multiplied) <= 512 and len(multiplied) == n_ranks
+    held, planned = estimator.comm_report_.memory, estimator.comm_report_.expected_memory
+    np.testing.assert_allclose(held, planned, rtol=0.05)
+    estimator.predict(X)
+    assert len(multiplied) == n_ranks
+
+
+def test_features_without_an_entry_have_no_product():
+    estimator = model(first_product="kept", n_ranks=2, max_iter=1)
+    X = scipy.sparse.csr_array((3000, 7))
+    A = scipy.sparse.eye_array(3000, format="csr")
+    planned = estimator.fit(X, np.arange(3000) % 3, graph=A).comm_report_
+    np.testing.assert_allclose(planned.memory, planned.expected_memory, rtol=0.05)
