@@ -43,7 +43,7 @@ from .growing import continues, grown, joined, new_rows_distance
 from .held_out import with_held_out
 from .mean import with_biases, without_biases
 from .pasgd import RowLayout
-from .plan import MFPlan, plan_fit, rank_seen, rank_weights
+from .plan import MFPlan, plan_fit, rank_seen, rank_weights, with_negatives
 from .predicting import checked_clip
 from .problem import Ratings
 from .recommending import Recommender, ndcg_of_events, seen_pattern
@@ -448,10 +448,14 @@ class MatrixFactorization(Recommender):
 
     def _plan_of_fit(self, plan: MFPlan, problem: Ratings) -> MFPlan:
         # a plan does not ask for weights, nor by which loss
-        more = (problem.weights is not None) + (self.loss == "bpr")
-        plan = replace(plan, rating_bytes=12 + 4 * more)
-        if problem.validation is None or self.loss == "bpr":
-            return replace(plan, held_out=None)
+        plan = replace(
+            plan, rating_bytes=12 + 4 * (problem.weights is not None), held_out=None,
+            negative_bytes=None,
+        )  # fmt: skip
+        if self.loss == "bpr":
+            return with_negatives(plan, problem.seen_before)
+        if problem.validation is None:
+            return plan
         return with_held_out(plan, problem.validation, self.patience is not None)
 
     def _text(self, session: Any, plan: MFPlan, problem: Ratings, state: MFState) -> MFText:

@@ -73,6 +73,8 @@ class MFPlan(FitPlan):
     reduces, expands : sequence of Plan, one a sub-epoch
     held_out : HeldOutPlan or None
         What validation on the ranks takes beside that.
+    negative_bytes : int64 ndarray of shape (n_ranks,), or None
+        For BPR: what a rank holds beside its ratings to draw unseen items from.
     """
 
     kind: str
@@ -86,6 +88,7 @@ class MFPlan(FitPlan):
     reduces: Sequence[Plan] = field(repr=False)
     expands: Sequence[Plan] = field(repr=False)
     held_out: HeldOutPlan | None = field(default=None, repr=False)
+    negative_bytes: NDArray[np.int64] | None = field(default=None, repr=False)
 
     @property
     def connectivity(self) -> Connectivity:
@@ -171,7 +174,8 @@ class MFPlan(FitPlan):
     def memory(self) -> dict[str, NDArray[np.int64]]:
         """Bytes that each rank will hold: ratings, rows of both factors, positions of messages."""
         n_rows = np.sum([[len(ids) for ids in side] for side in self.rows_held.values()], axis=0)
-        ids = 8 * n_rows + 8 * (self.eta + 1)
+        n_home = np.array([schedule.home.size for schedule in self.rank_schedules])
+        ids = 8 * (n_rows + n_home) + 8 * (self.eta + 1)
         row_bytes = WORD_BYTES * (padded_width(self.layout.n_components) + 2)
         _, sent, received = self._sent
         held = {
@@ -179,6 +183,8 @@ class MFPlan(FitPlan):
             "factors": row_bytes * n_rows,
             "messages": 8 * (sent + received),
         }
+        if self.negative_bytes is not None:
+            held["unseen items"] = self.negative_bytes
         if self.held_out is not None:
             _, sent, received = self._sent_by([self.held_out.expand])
             held["held out"] = self.held_out.nbytes + 8 * (sent + received)
@@ -446,3 +452,24 @@ def _weighed(
 
     cuts = Cuts(make, nbytes, lambda: pattern().n_pins)
     return weighed_partition(cuts, n_ranks, steps, transport, kept)
+
+
+def with_negatives(plan: MFPlan, seen: csr_array | None) -> MFPlan:
+    """The plan of a fit by BPR, which draws from the items of each cell what users have not.
+
+    Parameters
+    ----------
+    plan : MFPlan
+    seen : csr_array or None
+        What users had in an earlier fit.
+    """
+    shared = plan.rows_held["item"]
+    n_users = np.array([len(ids) for ids in plan.rows_held["user"]])
+    n_candidates = np.array([schedule.items.size for schedule in plan.rank_schedules])
+    n_seen = np.zeros(plan.n_ranks, np.int64)
+    for rank, (_, items) in enumerate(rank_seen(plan, seen) or ()):
+        n_seen[rank] = np.isin(items, shared[rank]).sum()
+    of_cells = 8 * (plan.eta + 1) + 4 * plan.eta
+    nbytes = 4 * (n_candidates + n_seen) + 8 * (n_users + 1) + of_cells
+    # and each rating once more, among what its user has
+    return replace(plan, rating_bytes=plan.rating_bytes + 4, negative_bytes=nbytes)

@@ -335,3 +335,23 @@ def test_what_was_had_before_a_batch_is_not_unseen(n_ranks):
     # by others each rank has items in this batch that its users had in the fit alone
     model.partial_fit(pd.concat([cells[~had], others[others["item"] < 4]]))
     np.testing.assert_array_equal(model.user_factors_.sel(user=range(8)).values, before)
+
+
+@pytest.mark.parametrize("schedule", ["pasgd", "dsgd"])
+@pytest.mark.parametrize("n_ranks", [1, 3])
+def test_memory_is_as_planned(n_ranks, schedule):
+    """Also where users had much more in a fit before than in this one."""
+    events = daskpart.datasets.power_law_ratings(600, 200, 12_000, random_state=0)
+    events = abs(as_matrix(events).to_scipy()).tocsr()
+    few = events.multiply(np.random.default_rng(1).random(events.shape) < 0.02).tocsr()
+    few.eliminate_zeros()
+    fitted = daskpart.MatrixFactorization(
+        F, loss="bpr", n_ranks=n_ranks, schedule=schedule, max_iter=1, transport="local",
+        partitioner="random",
+    )  # fmt: skip
+    for train in (fitted.fit, fitted.partial_fit):
+        report = train(events if train == fitted.fit else few).comm_report_
+        # of the places of messages the communicator has some, which nobody measures
+        places = fitted.plan_report_.memory["messages"]
+        assert (report.memory >= 0.998 * (report.expected_memory - places)).all()
+        assert (report.memory <= 1.002 * report.expected_memory).all()
