@@ -52,6 +52,9 @@ class Adjacency:
 
     pointer: NDArray[np.int64]
     neighbours: NDArray[np.int32]
+    _drawn_by_importance: dict[int, NDArray[np.float64]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @classmethod
     def of(cls, entries: LabelledMatrix) -> Adjacency:
@@ -74,6 +77,27 @@ class Adjacency:
         sums = np.bincount(self.neighbours, needed_by, minlength=self.n_vertices)
         squared = (sums + 1 / degrees) / degrees
         return squared / squared.sum()
+
+    def drawn_by_importance(self, n_drawn: int) -> NDArray[np.float64]:
+        """The probability of each vertex to be drawn, by its importance and 1 at most; read-only.
+
+        So many are drawn in the mean. Made once for each number: mini-batch after mini-batch asks.
+        """
+        if n_drawn not in self._drawn_by_importance:
+            drawn = self._with_sum(n_drawn)
+            drawn.flags.writeable = False  # it is everybody's
+            self._drawn_by_importance[n_drawn] = drawn
+        return self._drawn_by_importance[n_drawn]
+
+    def _with_sum(self, n_drawn: int) -> NDArray[np.float64]:
+        certain = np.zeros(self.n_vertices, bool)
+        while True:
+            rest = np.where(certain, 0.0, self.importance)
+            found = (n_drawn - certain.sum()) * rest / max(rest.sum(), np.finfo(float).tiny)
+            more = found >= 1
+            if not more.any():
+                return np.where(certain, 1.0, found)
+            certain |= more
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,14 +278,7 @@ class LayerSampler(_Drawn):
         """The probability of each vertex to be drawn for a layer: its importance, 1 at most."""
         known = self._may_begin(graph.n_vertices)
         n_drawn = self.count(graph.n_vertices if known is None else len(known))
-        certain = np.zeros(graph.n_vertices, bool)
-        while True:
-            rest = np.where(certain, 0.0, graph.importance)
-            found = (n_drawn - certain.sum()) * rest / max(rest.sum(), np.finfo(float).tiny)
-            more = found >= 1
-            if not more.any():
-                return np.where(certain, 1.0, found)
-            certain |= more
+        return graph.drawn_by_importance(n_drawn)
 
     def draw(
         self, graph: Adjacency, generator: np.random.Generator, n_seeds: int | None = None
@@ -275,8 +292,8 @@ class LayerSampler(_Drawn):
         targets, layers = self._seeds(graph, generator, n_seeds), []
         probabilities, ids = self.probabilities(graph), np.arange(graph.n_vertices)
         for _ in range(n_layers):
-            is_source = drawn_with(probabilities, ids, _key(generator))
-            layers.append(_layer(graph, targets, *edges_to(graph, targets, is_source)))
+            kept = edges_to_drawn(graph, targets, probabilities, ids, _key(generator))
+            layers.append(_layer(graph, targets, *kept))
             targets = layers[-1].vertices.astype(np.int64)
         return layers
 
@@ -290,6 +307,25 @@ def edges_to(
     entries = np.empty(int(counts.sum()), np.int64)
     _list_edges(graph.pointer, graph.neighbours, targets, is_source, entries)
     return entries, counts
+
+
+def edges_to_drawn(
+    graph: Adjacency,
+    targets: NDArray[np.int64],
+    probabilities: NDArray[np.float64],
+    ids: NDArray[np.int64],
+    key: np.uint64,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """As `edges_to`, of sources that are drawn with their probabilities.
+
+    What is drawn does not depend on what else is: so only those that a target reads are asked,
+    which are few of a large graph.
+    """
+    is_source = np.zeros(len(ids), bool)
+    _mark_read(graph.pointer, graph.neighbours, targets, is_source)
+    read = np.flatnonzero(is_source)
+    is_source[read] = drawn_with(probabilities[read], ids[read], key)
+    return edges_to(graph, targets, is_source)
 
 
 def _key(generator: np.random.Generator) -> np.uint64:
@@ -306,6 +342,13 @@ def _layer(
     of_edges = np.repeat(targets, counts).astype(np.int32)
     vertices = distinct(np.concatenate([targets, sources]), graph.n_vertices)
     return Layer(vertices.astype(np.int32), of_edges, sources)
+
+
+@kernel
+def _mark_read(pointer, neighbours, targets, is_read):
+    for target in targets:
+        for place in range(pointer[target], pointer[target + 1]):
+            is_read[neighbours[place]] = True
 
 
 @kernel

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from daskpart._floor.distinct import distinct
 from daskpart.collectives.messages import RankMessages, ValueInbox
 from daskpart.data_models import Adjacency, LayerSampler, NeighbourSampler, VertexSampler
-from daskpart.data_models.draws import drawn_with, few_neighbours, key_of, shuffled
-from daskpart.data_models.samplers import edges_to
+from daskpart.data_models.draws import few_neighbours, key_of, shuffled
+from daskpart.data_models.samplers import edges_to, edges_to_drawn
 
 from .operators import narrow
 from .passes import RankData, RankTargets
@@ -303,8 +303,7 @@ def _kept(
         )
         degrees = np.diff(graph.pointer)[targets]
         return entries, counts, np.repeat(degrees / np.maximum(counts, 1), counts)
-    is_source = drawn_with(rows.probabilities, rows.ids, key)
-    entries, counts = edges_to(graph, targets, is_source)
+    entries, counts = edges_to_drawn(graph, targets, rows.probabilities, rows.ids, key)
     return entries, counts, 1 / rows.probabilities[graph.neighbours[entries]]
 
 

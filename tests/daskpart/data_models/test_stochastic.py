@@ -21,8 +21,10 @@ from daskpart.data_models import (
     NeighbourSampler,
     VertexSampler,
     nets_needed,
+    samplers,
     stochastic,
 )
+from daskpart.data_models.draws import drawn_with, key_of
 from daskpart.errors import InputError
 
 
@@ -99,6 +101,7 @@ def test_layers_follow_the_importance_of_their_vertices() -> None:
     assert probabilities.sum() == pytest.approx(30) and probabilities.max() <= 1
     ratio = (probabilities / graph.importance)[probabilities < 1]
     assert np.allclose(ratio, ratio[0])
+    assert LayerSampler(30).probabilities(graph) is probabilities  # of the next mini-batch
     assert LayerSampler(60).probabilities(graph) == pytest.approx(1)
     layers = draw(LayerSampler(0.2, n_layers=3), matrix, 1)
     assert len(layers) == 3
@@ -260,3 +263,23 @@ def test_more_parts_than_vertices() -> None:
 def test_fanouts_are_one_for_each_layer() -> None:
     with pytest.raises(InputError, match="fanouts is 10: give one number of neighbours for each"):
         NeighbourSampler(fanouts=10)  # type: ignore[arg-type]
+
+
+def test_a_layer_asks_only_what_its_targets_read(monkeypatch) -> None:
+    """And gets the edges that it would get if every vertex of the graph were asked."""
+    graph = Adjacency.of(as_matrix(random_graph(3000, 6)))
+    targets, key = np.arange(0, 3000, 100), key_of(5)
+    random = np.random.default_rng(1)
+    probabilities, ids = random.random(3000), random.permutation(10_000)[:3000]
+    wanted = samplers.edges_to(graph, targets, drawn_with(probabilities, ids, key))
+    asked: list[int] = []
+
+    def counted(chances, some, key):
+        asked.extend(some)
+        return drawn_with(chances, some, key)
+
+    monkeypatch.setattr(samplers, "drawn_with", counted)
+    found = samplers.edges_to_drawn(graph, targets, probabilities, ids, key)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert 0 < len(asked) == len(set(asked)) <= np.diff(graph.pointer)[targets].sum()
