@@ -14,6 +14,7 @@ import daskpart
 from daskpart.errors import InputError
 from daskpart.models import metrics
 from daskpart.models.matrix_factorization import blocks
+from daskpart.models.matrix_factorization.kernels.top_n import ranks_of_wanted
 from daskpart.models.metrics import evaluate_ranking
 
 
@@ -171,3 +172,23 @@ def test_on_workers_it_is_the_same(fitted, client):
         model.recommend_all(3, client=client).compute().reset_index(drop=True),
         model.recommend(np.arange(60), 3),
     )
+
+
+@pytest.mark.parametrize("n_scores", [1, 2, 4, 1000])
+def test_ranks_are_those_of_a_sort_however_many_scores_are_equal(n_scores):
+    random, shape = np.random.default_rng(n_scores), (12, 60)
+    scores = random.integers(n_scores, size=shape).astype(np.float32)
+    scores[random.random(shape) < 0.2] = -np.inf
+    is_wanted = random.random(shape) < np.linspace(0, 1, 12)[:, None]
+    wanted, counts = np.nonzero(is_wanted)[1].astype(np.int32), is_wanted.sum(axis=1)
+    pointer = np.concatenate(([0], np.cumsum(counts)))
+    ranks, in_order = np.empty(wanted.size, np.int64), np.empty(12)
+    ranks_of_wanted(scores, wanted, pointer, ranks, in_order)
+    for row, (line, mine) in enumerate(zip(scores, is_wanted, strict=True)):
+        known = mine & (line > -np.inf)
+        place = np.empty(60, int)
+        place[np.lexsort((np.arange(60), -line))] = np.arange(60)
+        expected = [-1] * (mine.sum() - known.sum()) + sorted(place[known])
+        assert ranks[pointer[row] : pointer[row + 1]].tolist() == expected
+        better = line[known][:, None] - line[~mine & (line > -np.inf)]
+        assert in_order[row] == (better > 0).sum() + 0.5 * (better == 0).sum()

@@ -169,6 +169,13 @@ def ranks_of_wanted(scores, wanted, pointer, ranks, ties_below):
                 items[k] = wanted[place]
                 k += 1
         items = items[order]
+        # where those of a score begin and end: not counted anew for each item that ties with them
+        begins, ends = np.empty(n_known, np.int64), np.empty(n_known, np.int64)
+        for k in range(n_known):
+            begins[k] = begins[k - 1] if k > 0 and falling[k] == falling[k - 1] else k
+        for k in range(n_known - 1, -1, -1):
+            ties = k + 1 < n_known and falling[k] == falling[k + 1]
+            ends[k] = ends[k + 1] if ties else k + 1
         ahead = np.zeros(n_known + 1, np.int64)  # not wanted, and before the k-th wanted first
         ties_below[row] = 0.0
         for item in range(n_items):
@@ -178,13 +185,11 @@ def ranks_of_wanted(scores, wanted, pointer, ranks, ties_below):
             low = _first_behind(falling, items, n_known, score, item)
             ahead[low] += 1
             worse, equal = low, 0
-            while worse > 0 and falling[worse - 1] == score:
-                worse -= 1
-                equal += 1
-            above = low
-            while above < n_known and falling[above] == score:
-                above += 1
-                equal += 1
+            if low > 0 and falling[low - 1] == score:
+                worse = begins[low - 1]
+                equal = low - worse
+            if low < n_known and falling[low] == score:
+                equal += ends[low] - low
             ties_below[row] += worse + 0.5 * equal
         passed = 0
         for k in range(n_out):
