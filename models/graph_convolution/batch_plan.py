@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.distinct import distinct
 from daskpart.containers.matrix import as_matrix
 from daskpart.data_models import Adjacency, Layer, NeighbourSampler, VertexSampler
 from daskpart.errors import InputError
 from daskpart.models.base.reports import Expected, number_words
 from daskpart.partitions import Partition
 
+from .batch_memory import BatchCounts, batch_bytes, foreign_pairs
 from .network import Network
 from .plan import LABELS, GCNPlan, GCNPlanReport
 from .problem import GraphProblem
@@ -114,11 +114,7 @@ def seeded(batches: Batches, problem: GraphProblem) -> GraphSampler:
 
 def rows_of_layer(layer: Layer, partition: Partition) -> int:
     """Σ (λ − 1) over the sources of a layer: ranks that read a source, and do not own it."""
-    owners, n_ranks = partition.assignment, partition.n_parts
-    readers = owners[layer.targets]
-    foreign = readers != owners[layer.sources]
-    pairs = layer.sources[foreign].astype(np.int64) * n_ranks + readers[foreign]
-    return len(distinct(pairs, len(owners) * n_ranks))
+    return len(foreign_pairs(layer, partition))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -134,12 +130,18 @@ class BatchPlan(GCNPlan):
         The same of the last mini-batch of an epoch, which may be smaller; in the mean.
     n_vertices : float
         Of a mini-batch, in the mean.
+    counts : BatchCounts
+        Of one, on each rank.
+    of_label : float
+        Bytes of the label of a vertex, with its place.
     """
 
     batches: Batches
     rows_of_graphs: NDArray[np.float64] = field(repr=False)
     rows_of_last: NDArray[np.float64] = field(repr=False)
     n_vertices: float
+    counts: BatchCounts = field(repr=False)
+    of_label: float = field(repr=False)
 
     def expected(self) -> Expected:
         """Nothing exact: what is drawn decides. Says which rounds count."""
@@ -150,15 +152,28 @@ class BatchPlan(GCNPlan):
         )  # fmt: skip
 
     def memory(self) -> dict[str, NDArray[np.int64]]:
-        """As of a full batch, with what is made for each vertex for those of a mini-batch only."""
-        share = self.n_vertices / self.n_own.sum()
-        found = super().memory()
-        kept = {name: found[name] for name in ("graph", "labels", "features", "weights")}
-        itemsize = np.dtype(self.network.dtype).itemsize
-        # what samplers draw from, beside the graph of the whole
-        kept["sampled rows"] = (4 + itemsize) * self.n_entries + 8 * (3 * self.n_own + self.n_halo)
-        made = sum(held for name, held in found.items() if name not in kept)
-        return {**kept, "mini-batch": (share * np.asarray(made)).astype(np.int64)}
+        """What stays for the fit, with what mini-batches are drawn from; and one of them."""
+        network, batches, found = self.network, self.batches, super().memory()
+        itemsize, n_own, n_halo = np.dtype(network.dtype).itemsize, self.n_own, self.n_halo
+        features = self.feature_bytes  # once: some of them are dropped of a mini-batch only
+        n_loops = n_own if network.operator != "mean" else 0
+        n_seeds = n_own if isinstance(batches.sampler, VertexSampler) else self.n_trained
+        # of every vertex, own and of the halo, its number, and in which mini-batch it is or how
+        # likely it is drawn
+        n_numbers = 1 if isinstance(batches.sampler, NeighbourSampler) else 2
+        rows = (4 + itemsize) * (self.n_entries - n_loops) + (8 + 2 * itemsize) * n_own
+        order = 8 * (n_seeds + batches.n_batches + 1)
+        batch = batch_bytes(
+            self.counts, network, batches.graph_of, features / np.maximum(n_own, 1), self.of_label
+        )
+        return {
+            "graph": found["graph"],
+            "labels": found["labels"],
+            "features": features,
+            "weights": found["weights"],
+            "sampled rows": rows + 8 * n_numbers * (n_own + n_halo) + 16 * n_seeds + order,
+            "mini-batch": batch.astype(np.int64),
+        }
 
     def report(self) -> BatchPlanReport:
         """What an epoch costs, in the mean."""
@@ -192,20 +207,20 @@ def plan_batches(plan: GCNPlan, problem: GraphProblem, batches: Batches) -> Batc
         [sampler.draw(graph, generator, n_seeds) for _ in range(_N_DRAWN)]
         for n_seeds in (batches.size, n_last)
     )
-    rows, rows_of_last = (
-        np.array(
-            [[rows_of_layer(layer, plan.partition) for layer in layers] for layers in each],
-            np.float64,
-        )
-        for each in (drawn, last)
-    )
+    n_begin = plan.n_own if isinstance(sampler, VertexSampler) else plan.n_trained
+    share = batches.size / batches.n_seeds
+    seeds = share * n_begin, share * plan.n_trained
+    counts = [BatchCounts.of(layers, plan.partition, problem.training, seeds) for layers in drawn]
+    rows_of_last = [[rows_of_layer(layer, plan.partition) for layer in layers] for layers in last]
     inherited = {each.name: getattr(plan, each.name) for each in fields(plan)}
     return BatchPlan(
         **inherited,
         batches=batches,
-        rows_of_graphs=rows,
-        rows_of_last=rows_of_last.mean(axis=0),
+        rows_of_graphs=np.array([each.halo.sum(axis=1) for each in counts]),
+        rows_of_last=np.mean(rows_of_last, axis=0),
         n_vertices=float(np.mean([len(layers[-1].vertices) for layers in drawn])),
+        counts=BatchCounts.mean(counts),
+        of_label=8 + problem.targets.values.nbytes / problem.n_vertices,
     )
 
 

@@ -118,15 +118,15 @@ def begin(
     exchange: Exchange,
 ) -> tuple[PerRank, PerRank | None, list[int]]:
     """The model of a state and its best weights, after a pass that changes nothing; bytes held."""
-    data, _, rows = fixed
+    data, whole, rows = fixed
     order = comm.map(order_of_epoch, rows, batches=batches, number=0)
-    batch, prepared, _ = mini_batch(
+    batch, prepared, edges = mini_batch(
         comm, fixed, order, batches=batches, exchange=exchange, number=0, batch=0
     )
     model, best = models_of(comm, parts, weights)
-    return measured_pass(
-        comm, batch, prepared, model, best, data, rows, *dict.fromkeys(batch[1:]), network=network
-    )
+    messages = [each.rounds[0].messages for each in whole]
+    beside = [data, rows, order, *messages, *edges, *dict.fromkeys(batch[1:])]
+    return measured_pass(comm, batch, prepared, model, best, *beside, network=network)
 
 
 def epoch(
