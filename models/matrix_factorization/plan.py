@@ -463,12 +463,17 @@ def with_negatives(plan: MFPlan, seen: csr_array | None) -> MFPlan:
     seen : csr_array or None
         What users had in an earlier fit.
     """
-    shared = plan.rows_held["item"]
-    n_users = np.array([len(ids) for ids in plan.rows_held["user"]])
-    n_candidates = np.array([schedule.items.size for schedule in plan.rank_schedules])
-    n_seen = np.zeros(plan.n_ranks, np.int64)
-    for rank, (_, items) in enumerate(rank_seen(plan, seen) or ()):
-        n_seen[rank] = np.isin(items, shared[rank]).sum()
+    assert plan.partition is not None
+    owners, held, n_ranks = plan.partition.assignment, plan.schedule.incidence, plan.n_ranks
+    n_users = np.bincount(owners, minlength=n_ranks)
+    n_candidates = np.bincount(held.parts, minlength=n_ranks)
+    n_seen: Any = 0
+    if seen is not None:  # what a rank holds no row of is left out
+        pairs = seen.tocoo()
+        ranks = owners[pairs.row]
+        items = np.repeat(np.arange(plan.schedule.n_items), np.diff(held.pointer))
+        both = (pairs.col.astype(np.int64) * n_ranks + ranks, items * n_ranks + held.parts)
+        n_seen = np.bincount(ranks[np.isin(*both)], minlength=n_ranks)
     of_cells = 8 * (plan.eta + 1) + 4 * plan.eta
     nbytes = 4 * (n_candidates + n_seen) + 8 * (n_users + 1) + of_cells
     # and each rating once more, among what its user has
