@@ -9,8 +9,8 @@ import click
 import numpy as np
 import pandas as pd
 
-from .fit import Data, Fit, Model
 from .inputs import TENSORS, in_words, load_tensor
+from .model import Data, Fit, Model
 from .options import format_of
 
 _BESIDE = 3  # modes in a row of pictures

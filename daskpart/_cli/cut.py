@@ -109,7 +109,7 @@ def run(settings: CutSettings, parts_typed: bool = False) -> None:
     """Read, cut or take parts as they are, refine, say, write."""
     import daskpart
 
-    check_out(settings.out, settings.data)
+    check_out(settings.out, settings.data, settings.start, output=settings.output)
     if settings.output is not None:
         check_target(settings.output, settings.data)
     data = load_any(settings.data, settings.format, settings.model)

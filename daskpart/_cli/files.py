@@ -37,25 +37,43 @@ def place_for(path: Path) -> Path:
     return path
 
 
-def check_out(folder: Path, *sources: str) -> None:
+def check_out(folder: Path, *sources: str | Path | None, **written: Path | None) -> None:
     """Refuse, before anything is computed, a folder for results that cannot be written.
+
+    Parameters
+    ----------
+    folder : Path
+    *sources : str, Path or None
+        What is read.
+    **written : Path or None
+        What is written besides, by its option; it need not be there yet.
 
     Raises
     ------
     InputError
-        If it has a source in it that is called as a result.
+        If one of these lies in it and is called as a result.
     OSError
         Where nothing can be written.
     """
     for source in sources:
-        path = Path(_local(source)).absolute()
-        if path.is_file() and _RESULT.fullmatch(path.name) and folder.exists():
-            if path.parent.samefile(folder):
-                raise InputError(
-                    f"{source} is read, and a result of that name would take its place: give "
-                    "another --out"
-                )
+        path = Path(_local(str(source)))
+        if path.is_file() and _is_result(path, folder):
+            raise InputError(
+                f"{source} is read, and a result of that name would take its place: give another "
+                "--out"
+            )
+    for name, target in written.items():
+        if target is not None and _is_result(target, folder):
+            raise InputError(
+                f"--{name.replace('_', '-')} {target} is where a result of that name is written: "
+                "give another name, or another --out"
+            )
     check_writable(folder)
+
+
+def _is_result(path: Path, folder: Path) -> bool:
+    """Whether a result in that folder would have this path."""
+    return bool(_RESULT.fullmatch(path.name)) and path.parent.resolve() == folder.resolve()
 
 
 def check_target(path: Path, source: str) -> None:

@@ -18,7 +18,6 @@ from daskpart.readers.contents import sparse_inside
 from daskpart.readers.streams import location, only_names_separator
 
 from .classes import draw_confusion, draw_learning, judged, most_frequent
-from .fit import Data, Fit, Model
 from .inputs import (
     BUILT_IN,
     GRAPHS,
@@ -29,6 +28,7 @@ from .inputs import (
     load_graph,
     read_table,
 )
+from .model import Data, Fit, Model
 from .options import SHARE, format_of, number, refuse
 
 _LABEL_NAMES = {"label", "labels", "class", "classes", "category", "y", "target"}

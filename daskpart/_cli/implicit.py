@@ -8,9 +8,9 @@ import numpy as np
 
 from daskpart.errors import InputError
 
-from .fit import Data, Fit, Model
 from .inputs import MATRICES, columns_of, load_matrix, written_as
 from .mf import PARTITIONER_WORDS
+from .model import Data, Fit, Model
 from .options import HELD_OUT, SHARE, format_of, number, of_table, refuse
 from .rankings import (
     draw_losses,

@@ -13,7 +13,7 @@ import pandas as pd
 from daskpart.errors import InputError
 
 from .classes import as_words
-from .fit import Data, Fit, Model
+from .model import Data, Fit, Model
 from .options import SHARE, choice, number, refuse
 from .samples import READERS, SampleSet, check_samples, read_names, read_samples
 

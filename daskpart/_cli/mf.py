@@ -14,8 +14,8 @@ from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
 from .cut import Cut, draw_cut, sentences
-from .fit import Data, Fit, Model
 from .inputs import MATRICES, columns_of, load_matrix, written_as
+from .model import Data, Fit, Model
 from .options import HELD_OUT, SHARE, format_of, number, of_table, refuse
 from .rankings import (
     draw_losses,

@@ -10,8 +10,8 @@ import pandas as pd
 from daskpart.models.base.reports import bytes_words
 
 from .classes import draw_confusion, draw_learning, judged, most_frequent
-from .fit import Fit
 from .linear import SampleModel
+from .model import Fit
 from .options import refuse
 from .samples import check_samples
 

@@ -25,6 +25,7 @@ from daskpart.errors import InputError
 _OTHER_NAMES = {"n_components": "--components", "n_ranks": "--ranks"}
 _ELSEWHERE = ("see daskpart.MatrixFactorization", "see 'daskpart fit mf --help'")
 _OF_PYTHON = " A RandomState or None draws the seed."
+_FILES_READ = "daskpart.files_read"
 _LEFT_OUT = {"verbose", "warm_start"}  # the command shows its progress, and each run is one fit
 
 
@@ -126,6 +127,8 @@ class Partitioner(click.ParamType):
 
             if not Path(value).expanduser().is_file():
                 self.fail(f"{value}: no such file; 'daskpart partition' writes one", param, ctx)
+            if ctx is not None:
+                ctx.meta.setdefault(_FILES_READ, []).append(value)
             return Partition.load(value)
         if "=" not in value:
             return value
@@ -254,6 +257,11 @@ def is_typed(name: str) -> bool:
     """Whether an option of the command that runs was given by hand."""
     source = click.get_current_context().get_parameter_source(name)
     return source is ParameterSource.COMMANDLINE
+
+
+def files_read() -> Sequence[str]:
+    """Paths of the files that options of the command that runs were read from, and do not keep."""
+    return click.get_current_context().meta.get(_FILES_READ, ())
 
 
 def refuse(names: Sequence[str], words: str) -> None:

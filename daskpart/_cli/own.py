@@ -19,9 +19,10 @@ from daskpart.errors import InputError
 from daskpart.models.base.estimator import DistributedEstimator
 
 from .cluster import find_in
-from .fit import Data, Fit, FitCommand, Model
+from .fit import FitCommand
 from .inputs import MATRICES, columns_of, in_words, load_matrix, written_as
 from .linear import SampleModel
+from .model import Data, Fit, Model
 from .options import format_of, of_table, parameter_words
 from .samples import check_samples
 

@@ -46,7 +46,7 @@ def run(settings: CutSettings, memory_limit: str) -> None:
             f"{path}: --memory-limit is for libsvm files, this one is read whole as "
             f"{settings.format or found}: leave out --memory-limit"
         )
-    check_out(settings.out, settings.data)
+    check_out(settings.out, settings.data, output=settings.output)
     if settings.output is not None:
         check_target(settings.output, settings.data)
     parts = counted(settings.parts, "part")

@@ -14,8 +14,8 @@ from daskpart.containers.matrix import LabelledMatrix, as_matrix
 from daskpart.datasets.splitting import train_test_split_ratings
 from daskpart.errors import InputError
 
-from .fit import Data, Fit
 from .inputs import in_words
+from .model import Data, Fit
 
 _N = 10
 

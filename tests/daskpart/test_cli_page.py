@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from daskpart._cli.fit import Fit
+from daskpart._cli.model import Fit
 from daskpart._cli.page import as_sentence, frame, readable, render, versions, write_json
 from daskpart._cli.pictures import Album
 from daskpart._floor.words import counted

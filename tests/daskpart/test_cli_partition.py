@@ -10,6 +10,7 @@ import re
 import fsspec
 import numpy as np
 import pytest
+import scipy.io
 import scipy.sparse
 
 import daskpart
@@ -93,6 +94,34 @@ def test_results_do_not_take_the_place_of_what_is_read(tmp_path, monkeypatch, ca
     assert all((tmp_path / name).read_text() == text for name in names)
     assert len(list(tmp_path.iterdir())) == 5
     assert run_cli("fit", "mf", "history.csv", "--max-iter", 1, "--no-plots", "--out", "out") == 0
+
+
+def test_results_do_not_take_the_place_of_parts_that_are_read(tmp_path, capsys, run_cli):
+    data, parts = tmp_path / "m.mtx", tmp_path / "partition.npz"
+    graph = scipy.sparse.random_array((20, 20), density=0.3, rng=np.random.default_rng(0))
+    scipy.io.mmwrite(data, graph)
+    assert run_cli("partition", data, "--parts", 2, "--no-plots", "--out", tmp_path) == 0
+    before = parts.read_bytes()
+    capsys.readouterr()
+    for words in (
+        ("partition", data, "--start", parts, "--refine", "max-volume"),
+        ("fit", "mf", data, "--ranks", 2, "--partitioner", parts),
+    ):
+        assert run_cli(*words, "--out", tmp_path) == 2
+        assert "partition.npz is read, and a result of that name" in capsys.readouterr().err
+    assert parts.read_bytes() == before
+
+
+def test_nothing_is_written_where_a_result_will_be(graph_file, tmp_path, capsys, run_cli):
+    out = tmp_path / "out"
+    for words in (
+        ("partition", graph_file, "--parts", 2, "--output", out / "assignment.csv"),
+        ("fit", "mf", graph_file, "--plan", out / "partition.npz"),
+        ("fit", "mf", graph_file, "--checkpoint-path", out / "partition.npz"),
+    ):
+        assert run_cli(*words, "--out", out) == 2
+        assert f"{words[-2]} {words[-1]} is where a result" in capsys.readouterr().err
+    assert not out.exists()
 
 
 def test_an_output_that_cannot_be_written_is_told_before_the_data_are_cut(
