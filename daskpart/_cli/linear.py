@@ -15,7 +15,7 @@ from daskpart.errors import InputError
 from .classes import as_words
 from .model import Data, Fit, Model
 from .options import SHARE, choice, number, refuse
-from .samples import READERS, SampleSet, check_samples, read_names, read_samples
+from .samples import READERS, SampleSet, check_samples, hold_out, read_names, read_samples
 
 # those of a libsvm file begin at 1 as a rule, and the columns of coef_ at 0
 _COUNTED = "features are counted from 0"
@@ -84,8 +84,6 @@ class SampleModel(Model):
             raise InputError(f"{source}: there is no feature in it, nothing to learn from")
         if train.y is not None:
             self._check_labels(source, train.y)
-        if test is None:
-            train, test = train.split(given["test_fraction"], given["random_state"])
         how = "" if train.y is not None else "; each rank reads its own part"
         sizes = f"{train.size:,} samples of {n_features:,} features, {train.X.nnz:,} values"
         words = [f"{source}: {sizes}{how}"]
@@ -95,15 +93,16 @@ class SampleModel(Model):
                 for label, n in zip(*(each.tolist() for each in train.counts()), strict=True)
             )
             words.append(f"samples of each class: {told}")
+        if test is None:
+            train, test = hold_out(train, given)
+        n_held, held = int(train.size * given["validation_fraction"]), []
+        if n_held:  # which the fit draws, those of a file by chance
+            held.append(f"{n_held:,} held out to measure the loss on after each epoch")
         if test is not None:
-            words.append(f"{test.size:,} held out to judge by")
-        share = given["validation_fraction"]
-        if share:
-            about, n_held = "" if train.y is not None else "about ", int(train.size * share)
-            words.append(
-                f"{about}{train.size - n_held:,} samples to learn from, {n_held:,} held out to "
-                "measure the loss on after each epoch"
-            )
+            held.append(f"{test.size:,} held out to judge by")
+        if held:
+            about = "about " if n_held and train.y is None else ""
+            words.append(", ".join([f"{about}{train.size - n_held:,} to learn from", *held]))
         self.names = names if given["names"] is None else read_names(given["names"], n_features)
         return Data(train.X, words, test, {"y": train.y})
 

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
 from .inputs import lines_of, names_needed
-from .options import refuse
+from .options import is_typed, refuse
 
 READERS = ("auto", "here", "ranks")
 _UNPACKED = 5  # times as large as a compressed file or a parquet file may be what is in it
@@ -156,6 +157,24 @@ def _surveyed(paths: list[str], label: str | None) -> list[Any]:
         column = int(label) if label.isdigit() and label not in named else label
     files = [survey(path, label=column) for path in paths]
     return list(numbered_alike(*files)) if len(files) > 1 else files
+
+
+def hold_out(samples: SampleSet, given: dict[str, Any]) -> tuple[SampleSet, SampleSet | None]:
+    """The samples to learn from, and those to judge by.
+
+    Raises
+    ------
+    InputError
+        Where a share that somebody typed comes to less than one sample.
+    """
+    share = given["test_fraction"]
+    rest, held = samples.split(share, given["random_state"])
+    if held is None and share and is_typed("test_fraction"):
+        raise InputError(
+            f"--test-fraction {share:g} holds out 0 of {counted(samples.size, 'sample')}, and both "
+            "sides need some: give another, or 0"
+        )
+    return rest, held
 
 
 def read_names(path: str | None, n_features: int) -> NDArray[Any] | None:

@@ -48,7 +48,11 @@ def test_fit_writes_a_model_that_loads(sample_file, tmp_path, capsys, run_cli, n
     assert run_cli("fit", name, sample_file, *arguments) == 0
     told, aside = capsys.readouterr()
     assert "of 31 lines the first 30 are taken as names" in aside
-    assert "180 samples of 30 features" in told and "20 held out" in told
+    assert "200 samples of 30 features" in told
+    assert "180 to learn from, 20 held out to judge by" in told
+    if name != "linear":
+        n_positive = sample_file.read_text().count("+1 ")
+        assert f"samples of each class: -1: {200 - n_positive}, 1: {n_positive}" in told
     assert "of 30 are touched by more than one rank" in told
     beside = "answering their mean" if name == "linear" else "the most frequent class makes up"
     assert beside in told
@@ -61,6 +65,16 @@ def test_fit_writes_a_model_that_loads(sample_file, tmp_path, capsys, run_cli, n
     over = {"density"} if name == "svm" else set()
     assert pictures == {"training", "coefficients", "traffic", "timeline"} | over
     assert (out / "report.html").read_text().count("data:image/png;base64,") == len(pictures)
+
+
+@pytest.mark.parametrize("option", ["--test-fraction", "--validation-fraction"])
+@pytest.mark.parametrize("reader", ["here", "ranks"])
+def test_a_share_of_less_than_one_sample_is_refused(
+    sample_file, tmp_path, capsys, run_cli, option, reader
+):
+    more = ("--read", reader, option, 0.001, "--out", tmp_path)
+    assert run_cli("fit", "logistic", sample_file, *SMALL, *more) == 2
+    assert f"{option} 0.001 holds out 0 of" in capsys.readouterr().err
 
 
 def test_classes_are_called_as_in_the_file(tmp_path, capsys, run_cli):
