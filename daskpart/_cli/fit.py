@@ -254,7 +254,7 @@ def _fit_and_write(job: _Job, estimator: Any, data: Data, plan: Any) -> int:
     times = steps.whole(), steps.dropped
     fit = Fit(estimator, data, plan, ended, seconds, compiling, *times)
     fit.judgement = job.model.judge(fit)
-    say(f"\n{ended} after {counted(estimator.n_iter_, fit.step)}, {fit.duration}")
+    say(f"\n{ended} after {counted(estimator.n_iter_, fit.step)}, {fit.spent}")
     for line in [*fit.best, *job.model.told(fit)]:
         say(line)
     say(f"\n{estimator.comm_report_}\n")
@@ -328,6 +328,7 @@ def _write(job: _Job, fit: Fit) -> list[tuple[Path, str]]:
         "ended": fit.ended,
         f"{fit.step}s": model.n_iter_,
         f"best_{fit.step}": model.best_iteration_,
+        "training_seconds": fit.training_seconds,
         "fit_seconds": fit.seconds,
         "compile_seconds": fit.compiling,
         "plan": fit.plan.report().to_dict(),
@@ -371,7 +372,7 @@ def _write_page(job: _Job, fit: Fit, album: Album) -> Path:
         **content,
         step=fit.step,
         n_steps=fit.model.n_iter_,
-        duration=fit.duration,
+        spent=fit.spent,
         ending=fit.ending,
         sentences=[*fit.best, *job.model.told(fit)],
         history=fit.model.history_,

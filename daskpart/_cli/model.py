@@ -66,7 +66,7 @@ class Fit:
     ended : str
         How: a key of `_ENDINGS`.
     seconds, compiling : float
-        Time of the fit without compiling, and of compiling.
+        Time of the fit with its set-up and without compiling, and of compiling.
     timeline : Timeline or None
         Of the last steps, where they were recorded.
     is_end : bool
@@ -99,8 +99,18 @@ class Fit:
         return _ENDINGS[self.ended].format(step=self.step)
 
     @property
+    def training_seconds(self) -> float:
+        """Time of the steps alone; after --resume also of those of earlier runs."""
+        return float(self.model.history_["seconds"].sum())
+
+    @property
+    def spent(self) -> str:
+        """How long the steps took, and the run, in words."""
+        return f"{fixed(self.training_seconds, 2)} s; with set-up this run took {self.duration}"
+
+    @property
     def duration(self) -> str:
-        """How long it took, in words."""
+        """How long the run took, in words."""
         aside = f", and {self.compiling:.1f} s of compiling, once"
         return f"{fixed(self.seconds, 1)} s{aside if self.compiling >= WORTH_SAYING else ''}"
 

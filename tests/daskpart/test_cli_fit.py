@@ -16,6 +16,7 @@ import pytest
 
 import daskpart
 from daskpart._floor import archive
+from daskpart._floor.tables import fixed
 from daskpart.datasets import train_test_split_ratings
 from daskpart.models.base.checkpoints import CheckpointWriter
 
@@ -44,7 +45,14 @@ def test_fit_writes_a_model_that_loads_and_numbers_that_agree(
     _, test = train_test_split_ratings(daskpart.read(rating_file), 0.1, 0)
     assert -model.score(test) == pytest.approx(metrics["test_rmse"], rel=1e-9)
     with (out / "history.csv").open() as file:
-        assert [row["epoch"] for row in csv.DictReader(file)] == ["1", "2", "3"]
+        rows = list(csv.DictReader(file))
+    assert [row["epoch"] for row in rows] == ["1", "2", "3"]
+    training = sum(float(row["seconds"]) for row in rows)
+    assert metrics["training_seconds"] == pytest.approx(training)
+    assert training < metrics["fit_seconds"]
+    spent = f"{fixed(training, 2)} s; with set-up this run took {fixed(metrics['fit_seconds'], 1)}"
+    assert f"3 epochs, {spent}" in told
+    assert f"3 epochs in {spent}" in (out / "report.html").read_text()
     assert (out / "factors.zarr").is_dir()
     assert daskpart.Partition.load(out / "partition.npz") == model.partition_
     pictures = {"training", "spy", "partition", "traffic", "timeline"}
