@@ -164,17 +164,14 @@ class CPPlan(FitPlan):
         return dict(zip(LABELS, (self.reduces, self.expands), strict=True))
 
     def expected(self) -> Expected:
-        """What an iteration will send: rows with those of payload, messages with allreduces.
-
-        Bytes where no payload rides in the rows, whose last one is not full.
-        """
+        """What an iteration will send: rows with those of payload, messages with allreduces."""
         both = [plan.statistics() for plan in (*self.reduces, *self.expands)]
         rows = np.sum([each.per_rank("rows_sent") for each in both], axis=0)
         messages = np.sum([each.per_rank("messages_sent") for each in both], axis=0)
         return Expected(
             rows=rows,
             messages=messages + self._allreduce_messages(),
-            nbytes=self._nbytes() if self.method == "p2p" else None,
+            nbytes=self._nbytes(),
             row_labels=LABELS,
             beside={} if self.held_out is None else messages_beside(self.held_out.expands),
         )
@@ -190,6 +187,8 @@ class CPPlan(FitPlan):
             )
             for plan in plans
         )
+        if self.method != "p2p":
+            return of_rows  # payload fills whole rows
         dense = hypercube_allreduce_plan(self.n_ranks).total_messages
         return of_rows + self.n_modes * dense * sum(self._allreduce_sizes)
 
@@ -256,6 +255,8 @@ class CPPlan(FitPlan):
             messages=np.array([[messages for messages, _, _ in pair] for pair in counts]),
             rows_sent=np.array([[rows for _, rows, _ in pair] for pair in counts]),
             payload_rows=sum(int(payload.max()) for pair in counts for _, _, payload in pair),
+            payload_volume=sum(int(payload.sum()) for pair in counts for _, _, payload in pair),
+            total_bytes=self._nbytes(),
             allreduce_messages=int(self._allreduce_messages().max()),
             concurrent=np.array([concurrent_volume(expand) for _, expand in pairs]),
             nonzeros=self.nonzeros,

@@ -40,6 +40,10 @@ class CPPlanReport(PlanReport):
         What each rank sends in the reduce and in the expand of each mode; rows without payload.
     payload_rows : int
         Rows of payload that a rank of an embedded method sends at most in an iteration.
+    payload_volume : int
+        Rows of payload that all ranks send in an iteration.
+    total_bytes : int
+        Of all messages of an iteration, with payload or allreduces.
     allreduce_messages : int
         Messages of a rank in an iteration that are none of the above: the allreduces of "p2p".
     concurrent : ndarray of int64, shape (n_modes,)
@@ -70,6 +74,8 @@ class CPPlanReport(PlanReport):
     alpha: float
     beta: float
     predicted_seconds: float
+    payload_volume: int = 0
+    total_bytes: int = 0
 
     _derived = (
         "messages_max", "messages_mean", "volume", "volume_max", "concurrent_volume", "imbalance",
@@ -153,7 +159,6 @@ class CPPlanReport(PlanReport):
 
     def rows(self) -> dict[str, str]:
         """Name → value in plain words, in the order shown."""
-        payload = f", and {self.payload_rows:,} of payload a rank" if self.payload_rows else ""
         extra = (
             f"; {self.allreduce_messages:,} more a rank in allreduces"
             if self.allreduce_messages
@@ -169,8 +174,7 @@ class CPPlanReport(PlanReport):
         return {
             "messages": f"{self.messages_max:,} by the busiest rank, {self.messages_mean:,.1f} on "
             f"average{extra}",
-            "volume": f"{self.volume:,} rows = {bytes_words(self.volume_bytes)} an "
-            f"iteration{payload}",
+            "volume": self._volume_words(),
             "busiest rank": f"sends {self.volume_max:,} rows",
             "by mode": by_mode,
             **concurrent,
@@ -180,6 +184,18 @@ class CPPlanReport(PlanReport):
             f"α = {self.alpha:g} s, β = {self.beta:g} s/B",
             **super().rows(),
         }
+
+    def _volume_words(self) -> str:
+        """Rows and bytes as they are measured, and what is in them beside factor rows."""
+        words = f"{self.volume:,} rows = {bytes_words(self.volume_bytes)} an iteration"
+        if self.payload_volume:
+            words += (
+                f", with payload {self.volume + self.payload_volume:,} rows = "
+                f"{bytes_words(self.total_bytes)}"
+            )
+        elif self.total_bytes > self.volume_bytes:
+            words += f", with allreduces {bytes_words(self.total_bytes)}"
+        return words
 
 
 def counted_plan(plan: Plan) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

@@ -15,6 +15,7 @@ import daskpart
 from daskpart._cli.inputs import load_tensor, read_table
 from daskpart._cli.last_steps import LastSteps
 from daskpart.collectives.timeline import Span, Timeline
+from daskpart.models.base.reports import bytes_words
 
 SMALL = ("--n-components", 3, "--max-iter", 4, "--partitioner", "random", "--ranks", 3)
 
@@ -168,6 +169,20 @@ def test_the_page_counts_one_kind_of_rows(tensor_file, tmp_path, run_cli):
     page = (tmp_path / "report.html").read_text()
     (tile,) = re.findall(r"<dt>rows moved an iteration</dt>\s*<dd>(.*?)</dd>", page)
     assert tile == f"{n_rows:,}"
+
+
+@pytest.mark.parametrize("method", ["p2p", "emb"])
+def test_what_is_planned_and_measured_can_be_compared(
+    tensor_file, tmp_path, capsys, run_cli, method
+):
+    options = ("--ranks", 4, "--method", method, "--max-iter", 2, "--no-plots", "--out", tmp_path)
+    assert run_cli("fit", "cp", tensor_file, *options) == 0
+    plan, run = (metrics_of(tmp_path)[name] for name in ("plan", "communication"))
+    sent = sum(run["measured_rows"])
+    assert plan["volume"] + plan["payload_volume"] == sent and run["matches"]
+    assert plan["total_bytes"] == run["expected_bytes"] == run["measured_bytes"]
+    words = capsys.readouterr().out.partition("Communication")[0]
+    assert f"{sent:,.0f} rows" in words and bytes_words(plan["total_bytes"]) in words
 
 
 def test_letters_that_no_font_has_are_one_note(tensor_file, tmp_path, capsys, run_cli):
