@@ -106,13 +106,12 @@ class Fit:
     @property
     def spent(self) -> str:
         """How long the steps took, and the run, in words."""
-        return f"{fixed(self.training_seconds, 2)} s; with set-up this run took {self.duration}"
-
-    @property
-    def duration(self) -> str:
-        """How long the run took, in words."""
-        aside = f", and {self.compiling:.1f} s of compiling, once"
-        return f"{fixed(self.seconds, 1)} s{aside if self.compiling >= WORTH_SAYING else ''}"
+        aside, seconds = "", self.seconds
+        if self.compiling >= WORTH_SAYING:  # some of it may be in the steps
+            aside = f" and {self.compiling:.1f} s of compiling, once,"
+            seconds += self.compiling
+        steps = fixed(self.training_seconds, 2)
+        return f"{steps} s; with set-up{aside} this run took {fixed(seconds, 1)} s"
 
     @property
     def timed(self) -> str:

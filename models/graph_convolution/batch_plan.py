@@ -182,6 +182,7 @@ class BatchPlan(GCNPlan):
         batches = self.batches
         rows = self.rows_of_graphs @ np.array(batches.times)
         n_forward = sum(layer.n_forward for layer in self.network.layers)
+        n_validated = n_forward if self.network.n_validation else 0
         n_rounds = batches.n_graphs + sum(batches.times)
         return BatchPlanReport(
             **inherited,
@@ -192,7 +193,8 @@ class BatchPlan(GCNPlan):
             rows_of_last=float(self.rows_of_last @ np.array(batches.times)),
             n_drawn=len(rows),
             n_vertices=self.n_vertices,
-            validation_rows=n_forward * self.forward.total_rows if self.network.n_validation else 0,
+            validation_rows=n_validated * self.forward.total_rows,
+            validation_messages=n_validated * self.forward.total_messages,
             messages_a_batch=n_rounds * self.forward.total_messages,
         )
 
@@ -242,7 +244,7 @@ class BatchPlanReport(GCNPlanReport):
         How many were.
     n_vertices : float
         Of a mini-batch, with those that its layers read.
-    validation_rows : int
+    validation_rows, validation_messages : int
         Of an epoch, on the whole graph.
     messages_a_batch : int
         Of indices and of rows; some may be empty.
@@ -257,6 +259,7 @@ class BatchPlanReport(GCNPlanReport):
     n_vertices: float
     validation_rows: int
     messages_a_batch: int
+    validation_messages: int = 0
 
     @property
     def volume(self) -> int:
@@ -268,6 +271,11 @@ class BatchPlanReport(GCNPlanReport):
         """Name → value in plain words, in the order shown."""
         found = super().rows()
         kept = ("halo", "balance", "memory a rank", "partitioning took")
+        with_validation = ", with those of validation" if self.validation_rows else ""
+        validation = {
+            "validation": f"{self.validation_rows:,} rows and {self.validation_messages:,} "
+            "messages after each epoch, on the whole graph"
+        }
         error = self.rows_deviation / np.sqrt(self.n_drawn)
         return {
             "mini-batches": f"{self.n_batches:,} an epoch by {self.sampler}, "
@@ -275,7 +283,8 @@ class BatchPlanReport(GCNPlanReport):
             "rows a mini-batch": f"{self.rows_a_batch:,.1f} ± {error:,.1f} expected (mean of "
             f"{self.n_drawn} drawn to see)",
             "messages a mini-batch": f"{self.messages_a_batch:,}",
-            "rows an epoch": f"{number_words(self.volume)} expected; a product with all of Â moves "
-            f"{self.rows_of_product:,}",
+            **(validation if self.validation_rows else {}),
+            "rows an epoch": f"{number_words(self.volume)} expected{with_validation}; a product "
+            f"with all of Â moves {self.rows_of_product:,}",
             **{name: found[name] for name in kept if name in found},
         }

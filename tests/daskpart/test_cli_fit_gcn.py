@@ -90,6 +90,20 @@ def test_mini_batches_from_the_shell(files, tmp_path, run_cli):
     assert (model.history_["rows asked for"] > 0).all()
 
 
+def test_messages_of_validation_are_told_beside_those_of_mini_batches(
+    files, tmp_path, capsys, run_cli
+):
+    given = ("--features", files / "X.npy", "--labels", files / "y.txt", "--no-plots")
+    more = ("--batch-size", 10, "--validation-fraction", 0.2, "--patience", 5, "--out", tmp_path)
+    assert run_cli("fit", "gcn", files / "A.mtx", *given, *SMALL, *more) == 0
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    plan, run = metrics["plan"], metrics["communication"]
+    messages = plan["n_batches"] * plan["messages_a_batch"] + plan["validation_messages"]
+    assert messages == sum(run["measured_messages"]) and plan["validation_rows"] > 0
+    words = f"{plan['validation_rows']:,} rows and {plan['validation_messages']:,} messages"
+    assert words in capsys.readouterr().out and words in (tmp_path / "report.html").read_text()
+
+
 @pytest.mark.parametrize(
     ("given", "name", "value"),
     [

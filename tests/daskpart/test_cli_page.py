@@ -6,6 +6,7 @@ import html.parser
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import jinja2
 import numpy as np
@@ -127,10 +128,14 @@ def test_many_drawings_stand_in_rows(tmp_path):
 
 @pytest.mark.parametrize(
     ("compiling", "words"),
-    [(0.01, "2.8 s"), (4.62, "2.8 s, and 4.6 s of compiling, once")],
+    [
+        (0.01, "with set-up this run took 2.8 s"),
+        (4.62, "with set-up and 4.6 s of compiling, once, this run took 7.4 s"),
+    ],
 )
 def test_a_duration_says_what_was_compiling(compiling, words):
-    assert Fit(None, None, None, "done", 2.81, compiling).duration == words
+    model = SimpleNamespace(history_=pd.DataFrame({"seconds": [1.0, 1.5]}))
+    assert Fit(model, None, None, "done", 2.81, compiling).spent == f"2.50 s; {words}"
 
 
 @pytest.mark.parametrize(
