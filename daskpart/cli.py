@@ -354,7 +354,8 @@ def simulate_allreduce_command(**options: Any) -> None:
     click.Option(["--algorithm"], default="all", show_default=True,
                  help="One of the table that is printed, or all."),
     _o.choice("--how", ("auto", "counted", "expected"), "auto",
-              "Merge real indices, or use the closed form; auto counts up to 512 ranks."),
+              "Merge real indices, or use the closed form; auto counts up to 512 ranks that "
+              "have 2e7 nonzeros together."),
     _o.choice("--spread", ("even", "power-law"), "even", "Where entries lie."),
     _o.choice("--dtype", ("float32", "float64"), "float32", "Type of the values."),
     *(*_cut_before(), *_cost()),

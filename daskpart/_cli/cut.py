@@ -25,7 +25,7 @@ from daskpart.writers import write_parts
 from .files import check_out, check_target, say_files, text_file, write_asked
 from .inputs import in_words, load_any, load_parts
 from .options import refuse
-from .page import write_json, write_page
+from .page import readable, write_json, write_page
 from .pictures import Album
 from .terminal import say
 
@@ -193,9 +193,10 @@ def sentences(cut: Cut) -> list[str]:
     if info.get("seconds") is not None:
         words[0] += f" Found in {fixed(info['seconds'], 2)} s."
     if "refined" in info:
+        before, after = (readable(info[f"metric_{when}"]) for when in ("before", "after"))
         words.append(
-            f"Moves of single {vertices} took {info['refined']} from {info['metric_before']:,} "
-            f"to {info['metric_after']:,}, in {fixed(info['refine_seconds'], 2)} s."
+            f"Moves of single {vertices} took {info['refined']} from {before} to {after}, in "
+            f"{fixed(info['refine_seconds'], 2)} s."
         )
     return words
 
@@ -222,7 +223,7 @@ def _write(cut: Cut, model: DataModel, settings: CutSettings, words: str) -> lis
         cut=cut,
         cut_sentences=sentences(cut),
         settings=vars(settings),
-        file=repr(str(partition_file)),
+        file=repr(str(partition_file.resolve())),
     )
     return [
         (partition_file, "the partition: daskpart.Partition.load"),

@@ -157,8 +157,8 @@ class _GCN(Model):
             (6.4, 4.8),
             partial(plots.embedding, np.asarray(_asked(fit, "transform")), classes),
             alt="Vertices in the plane of their two largest components, coloured by class",
-            caption=f"{_embedding_words(fit.model).capitalize()} on two principal components, by "
-            "predicted class.",
+            caption=f"{_embedding_words(fit.model).capitalize()}, rows scaled to length 1, on two "
+            "principal components, by predicted class.",
         )
         if fit.plan.n_ranks > 1:
             self._draw_halo(fit, album)

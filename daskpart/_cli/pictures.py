@@ -15,7 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from daskpart._floor.atomic import replacing
+from daskpart._floor.atomic import check_writable, replacing
+from daskpart.errors import InputError
 
 from .terminal import say, say_aside
 
@@ -35,6 +36,31 @@ class Picture:
     def data(self) -> str:
         """The file as text for a page."""
         return base64.b64encode(self.file.read_bytes()).decode()
+
+
+def check_picture(option: str, path: Path) -> None:
+    """Refuse, before anything is computed, a picture that cannot be drawn or written.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    InputError
+        For a name that tells no kind of picture.
+    OSError
+        Where nothing can be written.
+    """
+    if find_spec("matplotlib") is None:
+        raise ImportError(f"{option} needs matplotlib: pip install 'daskpart[plot]'")
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    known = FigureCanvasBase.get_supported_filetypes()
+    kind = path.suffix[1:].lower()
+    if kind and kind not in known:
+        raise InputError(
+            f"{option} {path}: Format {kind!r} is not supported; give one of {', '.join(known)}"
+        )
+    check_writable(path.parent)
 
 
 def begin_to_import() -> None:

@@ -116,7 +116,7 @@ def _report(
         sentences=sentences(result)[1:],
         metrics=result.to_dict(),
         settings=asked,
-        file=repr(str(settings.out / "parsa.npz")),
+        file=repr(str((settings.out / "parsa.npz").resolve())),
     )
     return [*album.files, (report, "all of it on one page: open in a browser")]
 

@@ -45,6 +45,7 @@ from daskpart.errors import InputError, ReadError
 from .cut import check_objective
 from .files import place_for
 from .inputs import load_any, load_parts
+from .pictures import check_picture
 from .terminal import answer, say, say_aside
 
 ROUTINGS = ("point-to-point", "aware", "naive")
@@ -60,6 +61,10 @@ class CostSettings:
     beta: float
     json: bool
     plot: Path | None
+
+    def __post_init__(self) -> None:
+        if self.plot is not None:
+            check_picture("--plot", self.plot)
 
 
 @dataclass(frozen=True)
@@ -346,20 +351,15 @@ def table(lines: Sequence[Line]) -> list[str]:
 
 
 def _draw(name: str, what: Any, cost: CostSettings) -> None:
-    try:
-        from matplotlib.figure import Figure
+    from matplotlib.figure import Figure
 
-        from daskpart import plots
-    except ImportError as missing:
-        raise ImportError("--plot needs matplotlib: pip install 'daskpart[plot]'") from missing
+    from daskpart import plots
+
     figure = Figure(figsize=(7.6, 4.2), layout="constrained")
     getattr(plots, name)(what, ax=figure.subplots())
     assert cost.plot is not None
-    try:
-        with replacing(place_for(cost.plot)) as file:
-            figure.savefig(file, dpi=144, format=cost.plot.suffix[1:] or "png")
-    except ValueError as error:  # of a name that tells no kind of picture
-        raise InputError(f"--plot {cost.plot}: {error}") from error
+    with replacing(place_for(cost.plot)) as file:
+        figure.savefig(file, dpi=144, format=cost.plot.suffix[1:] or "png")
     if not cost.json:
         say(f"  {cost.plot}  picture")
 

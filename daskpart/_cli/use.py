@@ -27,6 +27,7 @@ _KINDS = ("MatrixFactorization", "ImplicitFactorization")
 _OF_KNOWN = "the bias of the one that is known"
 _PACKED = (".gz", ".bz2", ".xz")  # what pandas packs by the name
 _SHOWN = 200  # lines printed
+_ANSWER = "predicted"  # the column
 
 
 def load_model(folder: Path) -> Any:
@@ -89,9 +90,14 @@ def predict(folder: Path, pairs: Path, out: Path | None) -> None:
         check_target(out, str(pairs))
     model = load_model(folder)
     table, asked = _pairs(pairs, model)
+    if _ANSWER in table:
+        raise InputError(
+            f"{pairs}: there is a column {_ANSWER!r}, which predictions would take the place of: "
+            "give it another name"
+        )
     known = model.predict(asked, unknown="nan")
     strangers = int(np.isnan(known).sum())
-    table["predicted"] = model.predict(asked, unknown="mean")
+    table[_ANSWER] = model.predict(asked, unknown="mean")
     if strangers:
         state = model.state_
         biases = state.user_bias.any() or state.item_bias.any()

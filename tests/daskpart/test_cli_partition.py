@@ -59,6 +59,17 @@ def test_parts_of_a_file_are_measured_or_made_better(graph_file, name, tmp_path,
     assert after["connectivity - 1"] < before["connectivity - 1"]
 
 
+def test_digits_and_places_on_the_page_are_of_use(
+    graph_file, tmp_path, monkeypatch, run_cli, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    more = ("--refine", "power", "--rho", 1.5, "--no-plots", "--out", "out")
+    assert run_cli("partition", graph_file, "--parts", 3, "--method", "random", *more) == 0
+    (before,) = re.findall(r"took \w+ from ([\d,.]+) to", capsys.readouterr().out)
+    assert len(before.partition(".")[2]) <= 3
+    assert str(tmp_path / "out" / "partition.npz") in (tmp_path / "out" / "report.html").read_text()
+
+
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_what_is_read_is_not_overwritten(scheme, tmp_path, capsys, run_cli):
     data, target = tmp_path / "x.hgr", tmp_path / "out" / ".." / "x.hgr"

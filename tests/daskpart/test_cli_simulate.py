@@ -132,6 +132,19 @@ def test_several_numbers_of_parts_and_a_picture(rating_file, run_cli, capsys, tm
     assert picture.read_bytes()[1:4] == b"PNG"
 
 
+def test_a_picture_that_cannot_be_written_is_told_before_anything_is_computed(
+    tmp_path, run_cli, capsys, monkeypatch
+):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr("daskpart._cli.simulate.simulate_allreduce", pytest.fail)
+    (tmp_path / "file").touch()
+    for path, code in ((tmp_path / "x.xyz", 2), (tmp_path / "file" / "x.png", 1)):
+        assert run_cli("simulate", "allreduce", "--plot", path) == code
+    told = capsys.readouterr()
+    assert "'xyz' is not supported" in told.err and "nothing can be written" in told.err
+    assert not told.out
+
+
 def test_sparse_allreduce_counted_and_expected(simulated):
     common = ("sparse-allreduce", "--ranks", 8, "--dimension", "1e5", "--nonzeros", "1e3")
     counted = simulated(*common, "--how", "counted")["lines"]

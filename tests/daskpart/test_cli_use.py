@@ -176,6 +176,9 @@ def test_predict_counts_strangers_and_goes_on(runs, tmp_path, capsys, run_cli):
     assert "Error: none.csv: there is no such file" in capsys.readouterr().err.replace(
         f"{tmp_path}{os.sep}", ""
     )
+    pairs.write_text("user,item,predicted\n1,2,mine\n")
+    assert run_cli("predict", runs / "mf", pairs) == 2
+    assert "there is a column 'predicted'" in capsys.readouterr().err
 
 
 def test_how_a_table_is_written_can_be_said(tmp_path, capsys, run_cli):
