@@ -26,11 +26,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from daskpart._floor.words import counted
-from daskpart.errors import InputError
+from daskpart.errors import DaskpartError, InputError
 
 from .files import check_out, check_plan, say_files, text_file
 from .model import WORTH_SAYING, Data, Fit, Model
-from .options import COUNT, Place, choice, files_read, is_typed, of_estimator, output, pictures
+from .options import (
+    COUNT,
+    Place,
+    choice,
+    files_read,
+    in_options,
+    is_typed,
+    of_estimator,
+    output,
+    pictures,
+)
 from .terminal import (
     INTERRUPTED,
     MpiPlace,
@@ -89,6 +99,14 @@ class FitCommand(click.Command):
             *of_estimator(model.kind, model.words),
             *_run_options(),
         ]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it; errors of the estimator name options, and no parameters."""
+        try:
+            return super().invoke(ctx)
+        except DaskpartError as error:
+            error.args = (in_options(str(error)),)
+            raise
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The docstring of the model, and how to start it."""

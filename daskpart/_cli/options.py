@@ -26,6 +26,8 @@ _OTHER_NAMES = {"n_components": "--components", "n_ranks": "--ranks"}
 _ELSEWHERE = ("see daskpart.MatrixFactorization", "see 'daskpart fit mf --help'")
 _OF_PYTHON = " A RandomState or None draws the seed."
 _FILES_READ = "daskpart.files_read"
+_NEEDED_TO_VALIDATE = re.compile(r"eval_set=\(X, y\) in fit|\w+=… or validation_fraction")
+_NO_PATH = r"""(?<![\w./\\'"-])"""  # before a name: what is inside of a path or of quotes is data
 _LEFT_OUT = {"verbose", "warm_start"}  # the command shows its progress, and each run is one fit
 
 
@@ -269,6 +271,35 @@ def refuse(names: Sequence[str], words: str) -> None:
     for name in names:
         if is_typed(name):
             raise InputError(f"{words}: leave out --{name.replace('_', '-')}")
+
+
+def in_options(words: str) -> str:
+    """Words of an estimator with its parameters as options of the command that runs.
+
+    Those that are English words, too, are left where nothing shows that they are meant.
+    """
+    ctx = click.get_current_context(silent=True)
+    if ctx is None:
+        return words
+    told = {
+        str(each.name): next(opt for opt in each.opts if opt.startswith("--"))
+        for each in ctx.command.params
+        if isinstance(each, click.Option)
+    }
+    known = "|".join(map(re.escape, told))
+    clear = "|".join(map(re.escape, {name for name in told if "_" in name} | {"tol"} & {*told}))
+    if not known:
+        return words
+    words = _NEEDED_TO_VALIDATE.sub(told.get("validation_fraction", r"\g<0>"), words)
+    words = re.sub(rf"^({known})(?= needs )", lambda found: told[found[1]], words)
+    words = re.sub(
+        rf"{_NO_PATH}({known})=(?:'([\w-]+)'|(?=\S))",
+        lambda found: f"{told[found[1]]} {found[2] or ''}",
+        words,
+    )
+    if not clear:
+        return words
+    return re.sub(rf"{_NO_PATH}({clear})(?![\w/\\'\"=-]|\.\w)", lambda found: told[found[1]], words)
 
 
 # -- from an estimator ---

@@ -24,6 +24,8 @@ import click
 from daskpart._floor.mpi_variables import RANK_AND_SIZE
 from daskpart.errors import DaskpartError, DaskpartWarning, InputError
 
+from .options import in_options
+
 INTERRUPTED = 130
 STOPS = tuple(  # sent before a kill, and as a terminal closes
     getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
@@ -141,7 +143,7 @@ def say_aside(words: str) -> None:
 def words_of(error: Exception) -> str:
     """What an error says; one of the system without its number."""
     if not isinstance(error, OSError) or error.errno is None:
-        return str(error)
+        return in_options(str(error))
     place = f"{error.filename}: " if error.filename else ""
     return f"{place}{error.strerror}"
 
@@ -195,7 +197,7 @@ def warnings_as_lines() -> Iterator[None]:
 
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
         if issubclass(category, DaskpartWarning):
-            say_aside(str(message))
+            say_aside(in_options(str(message)))
         else:
             usual(message, category, *rest)
 

@@ -10,6 +10,8 @@ import pytest
 import scipy.sparse
 
 import daskpart
+from daskpart._cli.fit import FitCommand
+from daskpart._cli.options import in_options
 from daskpart.readers import survey
 
 SMALL = ("--ranks", 3, "--max-iter", 4, "--tol", 0)
@@ -75,6 +77,34 @@ def test_a_share_of_less_than_one_sample_is_refused(
     more = ("--read", reader, option, 0.001, "--out", tmp_path)
     assert run_cli("fit", "logistic", sample_file, *SMALL, *more) == 2
     assert f"{option} 0.001 holds out 0 of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "words"),
+    [
+        ("logistic", ("--patience", 3), "--patience needs --validation-fraction"),
+        ("mlp", ("--patience", 3), "--patience needs --validation-fraction"),
+        ("mf", ("--patience", 3), "--patience needs --validation-fraction above 0"),
+        ("mf", ("--ranks", 50), "take fewer ranks (--n-ranks)"),
+        ("logistic", ("--C", 1e9), "or raise --max-iter or --tol"),
+    ],
+)
+def test_errors_and_notes_name_options(sample_file, tmp_path, capsys, run_cli, name, typed, words):
+    """The estimators name their parameters, which nobody types at a shell."""
+    file = tmp_path / "max_iter.csv"
+    file.write_text("user,item,rating\n" + "".join(f"{n % 5},{n % 7},{n % 3}\n" for n in range(35)))
+    data = file if name == "mf" else sample_file
+    run_cli("fit", name, data, "--max-iter", 1, *typed, "--no-plots", "--out", tmp_path / "out")
+    assert words in capsys.readouterr().err
+
+
+def test_what_is_in_quotes_or_in_a_path_is_left_as_it_is():
+    command = FitCommand("mf")
+    with command.make_context("mf", ["u.data"]):
+        same = "data/max_iter/n_ranks.csv: 'max_iter' is lost; the loss and tolls are not"
+        assert in_options(same) == same
+        told = in_options("schedule='dsgd' and max_iter=3: another max_iter.")
+    assert told == "--schedule dsgd and --max-iter 3: another --max-iter."
 
 
 def test_classes_are_called_as_in_the_file(tmp_path, capsys, run_cli):
