@@ -29,6 +29,8 @@ from .hypergraph import Hypergraph
 if TYPE_CHECKING:
     from .data_models import DataModel
 
+# models whose nets are no rows that travel: edges, and those of all mini-batches that were drawn
+WITHOUT_ROWS = ("graph", "stochastic")
 _TOLD = ("method", "objective", "model", "engine", "epsilon", "random_state", "seconds")
 
 
@@ -188,7 +190,8 @@ class Partition:
         """Balance (to four digits) and origin; with the hypergraph all metrics of connectivity."""
         values = {name: self.info[name] for name in _TOLD if self.info.get(name) is not None}
         if "refined" in self.info:
-            before, after = (self.info[f"metric_{when}"] for when in ("before", "after"))
+            # that of a power that is not whole has all the digits of a float
+            before, after = (round(self.info[f"metric_{when}"], 2) for when in ("before", "after"))
             values["refined"] = f"{self.info['refined']} {before:,} → {after:,}"
         values |= {
             "vertices": self.n_vertices,
@@ -202,7 +205,8 @@ class Partition:
             connectivity = Connectivity.from_partition(hypergraph, self)
             values |= connectivity.to_dict()
             values["sum of external degrees"] = connectivity.soed()
-            values["rows of one expand and reduce"] = connectivity.pasgd_volume(1)
+            if self.info.get("model") not in WITHOUT_ROWS:
+                values["rows of one expand and reduce"] = connectivity.pasgd_volume(1)
         return PartitionReport(values)
 
     def save(self, path: str | PathLike[str]) -> None:

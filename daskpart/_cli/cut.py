@@ -19,7 +19,7 @@ from daskpart.data_models import DataModel, build, rebuild
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners.metis import has_stars
-from daskpart.partitions import Partition
+from daskpart.partitions import WITHOUT_ROWS, Partition
 from daskpart.writers import write_parts
 
 from .files import check_out, check_target, say_files, text_file, write_asked
@@ -98,6 +98,11 @@ class Cut:
             return "values"
         model = self.partition.info.get("model", "hypergraph")
         return "units of weight" if model == "hypergraph" else "nonzeros"
+
+    @property
+    def moves_rows(self) -> bool:
+        """Whether each net stands for a row that its parts exchange."""
+        return self.partition.info.get("model") not in WITHOUT_ROWS
 
     @property
     def has_costs(self) -> bool:
@@ -186,9 +191,10 @@ def sentences(cut: Cut) -> list[str]:
         f"{counted(local, cut.names[1])} {'is' if local == 1 else 'are'} local to one part; "
         f"{linking:,} {'links' if linking == 1 else 'link'} several "
         f"(at most {cut.connectivity.max_connectivity()}).",
-        f"One exchange of what is linked, there and back, moves "
-        f"{counted(cut.connectivity.pasgd_volume(1), 'row')}.",
     ]
+    if cut.moves_rows:
+        rows = counted(cut.connectivity.pasgd_volume(1), "row")
+        words.append(f"One exchange of what is linked, there and back, moves {rows}.")
     info = cut.partition.info
     if info.get("seconds") is not None:
         words[0] += f" Found in {fixed(info['seconds'], 2)} s."

@@ -39,7 +39,7 @@ from daskpart.collectives.simulator import DENSE_ALGORITHMS
 from daskpart.collectives.sparse_steps import ALGORITHMS
 from daskpart.connectivity import Connectivity
 from daskpart.containers.dask_blocks import cut_by_part
-from daskpart.data_models import build, rebuild
+from daskpart.data_models import DataModel, build, rebuild
 from daskpart.errors import InputError, ReadError
 
 from .cut import check_objective
@@ -218,6 +218,7 @@ def _connectivities(
     if cut.partition is not None:
         given = load_parts(cut.partition)
         model = rebuild(loaded, given, cut.model, random_state=cut.random_state)
+        _refuse_edges(model)
         if parts and set(parts) != {given.n_parts}:
             raise InputError(
                 f"{cut.partition} has {given.n_parts} parts: leave out the number of ranks"
@@ -229,6 +230,7 @@ def _connectivities(
     else:
         most = max(parts or (8,))
         model = build(loaded, cut.model, n_parts=most, random_state=cut.random_state)
+        _refuse_edges(model)
         check_objective(cut.method, model)
         partitions = [
             daskpart.partition(
@@ -240,6 +242,14 @@ def _connectivities(
     for partition in partitions:
         connectivity = Connectivity.from_partition(model.hypergraph, partition)
         yield connectivity.with_random_owners(cut.random_state)
+
+
+def _refuse_edges(model: DataModel) -> None:
+    if model.name == "graph":
+        raise InputError(
+            "parts of the model 'graph' share edges, which are no rows that could be sent: take "
+            "another --model, such as column-net-self-loops"
+        )
 
 
 def _items_of(connectivity: Connectivity) -> list[np.ndarray]:

@@ -27,6 +27,18 @@ def graph_file(tmp_path_factory):
     return path
 
 
+@pytest.mark.parametrize("model", ["graph", "stochastic", "column-net-self-loops"])
+def test_rows_are_told_of_where_some_travel(graph_file, tmp_path, capsys, run_cli, model):
+    """Edges are no rows, and those of mini-batches are of all that were drawn together."""
+    given = ("--parts", 3, "--model", model, "--method", "random", "--no-plots", "--out", tmp_path)
+    assert run_cli("partition", graph_file, *given) == 0
+    page, travel = (tmp_path / "report.html").read_text(), model == "column-net-self-loops"
+    metrics = json.loads((tmp_path / "metrics.json").read_text())["metrics"]
+    assert ("rows of one expand and reduce" in metrics) == travel
+    assert ("One exchange of what is linked" in capsys.readouterr().out) == travel
+    assert ("One exchange of what is linked" in page) == ("an expand sends" in page) == travel
+
+
 def test_mini_batches_of_a_graph_are_compared(graph_file, tmp_path, capsys, run_cli):
     few = ("--parts", 3, "--no-plots", "--out", tmp_path)
     assert run_cli("partition", graph_file, "--model", "stochastic", "--compare", *few) == 0

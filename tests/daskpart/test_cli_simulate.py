@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import daskpart
 from daskpart.collectives import (
@@ -237,6 +238,14 @@ def test_plans_of_messages_and_plans_of_fits_are_told_apart(tmp_path, rating_fil
 def test_what_cannot_be_simulated(arguments, words, run_cli, capsys):
     assert run_cli("simulate", *arguments) == 2
     assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_edges_are_no_rows_that_could_be_sent(tmp_path, run_cli, capsys):
+    path = tmp_path / "A.npz"
+    scipy.sparse.save_npz(path, scipy.sparse.eye_array(8, k=1, format="csr"))
+    assert run_cli("simulate", "expand", path, "--model", "graph", "--parts", 2) == 2
+    told = capsys.readouterr()
+    assert "share edges, which are no rows" in told.err and "cutting" not in told.err
 
 
 def test_a_partition_of_another_number_of_parts(rating_file, tmp_path, run_cli, capsys):
