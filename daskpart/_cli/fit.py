@@ -369,10 +369,11 @@ def _write_page(job: _Job, fit: Fit, album: Album) -> Path:
     measured, name = fit.model.comm_report_, Path(job.source).name
     command = click.get_current_context().command
     assert isinstance(command, FitCommand)
+    what, sent = _sent(measured)
     traffic = {
         "rank": range(measured.n_ranks),
-        f"rows sent per {fit.step}": measured.traffic.sum(axis=1),
-        f"rows received per {fit.step}": measured.traffic.sum(axis=0),
+        f"{what} sent per {fit.step}": sent.sum(axis=1),
+        f"{what} received per {fit.step}": sent.sum(axis=0),
         "seconds computing, all": measured.seconds_computing,
         "seconds blocked, all": measured.seconds_blocked,
     }
@@ -396,6 +397,7 @@ def _write_page(job: _Job, fit: Fit, album: Album) -> Path:
         history=fit.model.history_,
         measured=measured,
         planned=fit.plan.report(),
+        sent=what,
         traffic_heads=list(traffic),
         traffic_lines=list(zip(*(list(column) for column in traffic.values()), strict=True)),
         shares=_shares(fit),
@@ -405,6 +407,13 @@ def _write_page(job: _Job, fit: Fit, album: Album) -> Path:
         command=shlex.join(["daskpart", *sys.argv[1:]]),
         settings=job.settings,
     )
+
+
+def _sent(measured: Any) -> tuple[str, Any]:
+    """Rows, or bytes where no rows travel, and how many from each rank to each other."""
+    if measured.sends_bytes_alone:
+        return "bytes", measured.traffic_bytes
+    return "rows", measured.traffic
 
 
 def _shares(fit: Fit) -> str:
@@ -421,13 +430,15 @@ def _draw_run(fit: Fit, album: Album) -> None:
     """Who sent how much to whom, and who worked when."""
     from daskpart import plots
 
-    if fit.model.comm_report_.traffic.any():
+    what, sent = _sent(fit.model.comm_report_)
+    if sent.any():
         album.draw(
             "traffic",
             (5.6, 4.4),
             partial(plots.traffic, fit.model.comm_report_),
-            alt="Rows sent from each rank to each other rank",
-            caption=f"Rows per {fit.step} from the rank of the line to the rank of the column.",
+            alt=f"{what.capitalize()} sent from each rank to each other rank",
+            caption=f"{what.capitalize()} per {fit.step} from the rank of the line to the rank of "
+            "the column.",
         )
     if fit.timeline is not None:
         album.draw(

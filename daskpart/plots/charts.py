@@ -150,7 +150,8 @@ def traffic(rows: Any, *, unit: str | None = None, ax: Axes | None = None) -> Ax
     rows : [K, K], or a run, or a plan
         Entry (s, d): what rank s sends to rank d. A communicator or its counters stand for the
         bytes that were sent so far (`Counters.traffic` picks rounds by their label, or rows), a
-        plan for the rows that it sends, a communication report for rows an epoch or iteration.
+        plan for the rows that it sends, a communication report for rows an epoch or iteration,
+        or bytes where arrays travel and no rows.
     unit : str, optional
         What an entry counts, for the colour bar. Default: as above, or rows an epoch.
     ax : matplotlib Axes, optional
@@ -210,5 +211,7 @@ def _table_of(given: Any) -> tuple[Any, str]:
         if callable(given.traffic):
             return given.traffic(), "rows"
         step = getattr(given, "unit", "epoch")
+        if getattr(given, "sends_bytes_alone", False):
+            return given.traffic_bytes, f"bytes an {step}"
         return given.traffic, f"rows an {step}"  # or iteration
     return given, _AN_EPOCH

@@ -220,7 +220,7 @@ class Traffic:
         self._expected = expected
         self.messages, self.rows, self.bytes = np.zeros((3, n_ranks), np.int64)
         self.computing, self.blocked = np.zeros((2, n_ranks))
-        self.pairs = np.zeros((n_ranks, n_ranks), np.int64)
+        self.pairs, self.byte_pairs = np.zeros((2, n_ranks, n_ranks), np.int64)
         self.counted: dict[str, int] = {}
 
     def measured(self, counters: Any) -> dict[str, NDArray[Any]]:
@@ -269,6 +269,12 @@ class Traffic:
         for label in labels:
             if label in counters.labels:
                 self.pairs = self.pairs + counters.traffic(label)
+        if not self.rows.any():  # arrays alone, as of a dense allreduce
+            apart = () if self._expected is None else self._expected.beside
+            some = None if self._expected is None else self._expected.message_labels
+            for label in counters.labels if some is None else some:
+                if label in counters.labels and label not in apart:
+                    self.byte_pairs = self.byte_pairs + counters.traffic(label, "bytes")
         counts = [step.counted for step in steps]
         for label in () if self._expected is None else self._expected.beside:
             if label in counters.labels:
@@ -307,6 +313,7 @@ class Traffic:
             seconds_computing=self.computing,
             seconds_blocked=self.blocked,
             traffic=self.pairs / done,
+            traffic_bytes=nothing if self.rows.any() else self.byte_pairs / done,
             memory=memory,  # type: ignore[arg-type]
             expected_memory=memory_expected,  # type: ignore[arg-type]
         )
@@ -336,6 +343,8 @@ class CommunicationReport(Printable):
         Of the whole fit.
     traffic : ndarray, shape (n_ranks, n_ranks)
         Rows a step from the rank of the line to the rank of the column.
+    traffic_bytes : ndarray, shape (n_ranks, n_ranks)
+        Bytes, where no rows are sent; else empty.
     memory, expected_memory : int64 ndarray of shape (n_ranks,), or empty
         Bytes that each rank held, measured when it was set up, and those planned.
     """
@@ -358,14 +367,20 @@ class CommunicationReport(Printable):
     traffic: NDArray[Any]
     memory: NDArray[np.int64]
     expected_memory: NDArray[np.int64]
+    traffic_bytes: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
 
     _derived = ("matches",)
 
     def __post_init__(self) -> None:
         for name in ("measured_messages", "expected_messages", "measured_rows", "expected_rows",
                      "seconds_computing", "seconds_blocked", "traffic", "memory",
-                     "expected_memory"):  # fmt: skip
+                     "expected_memory", "traffic_bytes"):  # fmt: skip
             setattr(self, name, np.asarray(getattr(self, name)))
+
+    @property
+    def sends_bytes_alone(self) -> bool:
+        """Whether arrays travel, as in a dense allreduce, and no rows."""
+        return bool(self.traffic_bytes.any())
 
     @property
     def matches(self) -> bool:
@@ -398,14 +413,18 @@ class CommunicationReport(Printable):
             f"rows {self._each}": _compared(self.measured_rows, self.expected_rows),
             f"messages {self._each}": _compared(self.measured_messages, self.expected_messages),
         }
+        most = f"{_most_words(self.measured_rows, 'rows')} {self._each}"
+        if self.sends_bytes_alone:
+            del words[f"rows {self._each}"]
+            sent = self.traffic_bytes.sum(axis=1)
+            most = f"{bytes_words(sent.max())} (rank {int(sent.argmax())}) {self._each}"
         for name, measured in self.measured_counts.items():
             known = name in self.expected_counts
             expected = np.array([self.expected_counts[name]] if known else [])
             words[f"{name} {self._each}"] = _compared(np.array([measured]), expected)
         words |= {
             f"bytes {self._each}": self._bytes_words(),
-            "most of one rank": f"{_most_words(self.measured_messages, 'messages')}, "
-            f"{_most_words(self.measured_rows, 'rows')} {self._each}",
+            "most of one rank": f"{_most_words(self.measured_messages, 'messages')}, {most}",
             "busiest pair": self._busiest_words(),
             "computing": spread_words(self.seconds_computing),
             "blocked": spread_words(self.seconds_blocked)
@@ -431,12 +450,14 @@ class CommunicationReport(Printable):
         return f"{words} measured, {bytes_words(self.expected_bytes or 0)} planned  ← differs"
 
     def _busiest_words(self) -> str:
-        if not self.traffic.size or not self.traffic.max():
+        sent = self.traffic_bytes if self.sends_bytes_alone else self.traffic
+        if not sent.size or not sent.max():
             return "no rows travelled"
-        source, destination = np.unravel_index(int(self.traffic.argmax()), self.traffic.shape)
-        return (
-            f"rank {source} → {destination}: {number_words(self.traffic.max())} rows {self._each}"
-        )
+        source, destination = np.unravel_index(int(sent.argmax()), sent.shape)
+        most = f"{number_words(sent.max())} rows"
+        if self.sends_bytes_alone:
+            most = bytes_words(sent.max())
+        return f"rank {source} → {destination}: {most} {self._each}"
 
 
 def _most_words(sent: NDArray[Any], what: str) -> str:

@@ -49,7 +49,11 @@ def test_fit_writes_what_the_base_gives(name, table, tmp_path, capsys, run_cli):
     assert len(pd.read_csv(out / "history.csv")) == 8
     page = (out / "report.html").read_text()
     assert "from ridge_model import Ridge" in page and "Ridge of X.csv" in page
-    assert page.count("data:image/png;base64,") == 2  # sums travel, and no rows to draw
+    assert page.count("data:image/png;base64,") == 3
+    run = metrics["communication"]  # sums travel, and no rows to draw
+    assert "Bytes sent from each rank" in page and "bytes sent per epoch" in page
+    assert np.sum(run["traffic_bytes"]) == run["measured_bytes"] > 0 == np.sum(run["traffic"])
+    assert "no rows travelled" not in told and "rows an epoch" not in told
 
 
 def test_resume_and_a_kept_plan_give_the_bits_of_an_unbroken_fit(table, tmp_path, run_cli):
