@@ -276,7 +276,8 @@ def refuse(names: Sequence[str], words: str) -> None:
 def in_options(words: str) -> str:
     """Words of an estimator with its parameters as options of the command that runs.
 
-    Those that are English words, too, are left where nothing shows that they are meant.
+    Those that are English words, too, are left where nothing shows that they are meant; so are
+    those before a comma, as in a list of what a parameter takes.
     """
     ctx = click.get_current_context(silent=True)
     if ctx is None:
@@ -299,7 +300,9 @@ def in_options(words: str) -> str:
     )
     if not clear:
         return words
-    return re.sub(rf"{_NO_PATH}({clear})(?![\w/\\'\"=-]|\.\w)", lambda found: told[found[1]], words)
+    return re.sub(
+        rf"{_NO_PATH}({clear})(?![\w/\\'\",=-]|\.\w)", lambda found: told[found[1]], words
+    )
 
 
 # -- from an estimator ---

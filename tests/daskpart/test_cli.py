@@ -66,7 +66,10 @@ def test_version(capsys, run_cli):
         (("fit", "mf", "absent.data"), "'python-source'"),
         (("fit", "mf", "x", "--resume"), "--resume needs --checkpoint-path"),
         (("fit", "mf", "x", "--checkpoint-path", "run.txt"), "must end in one of .npz, .zarr"),
-        (("fit", "mf", "python-source", "--patience", "2"), "patience needs validation"),
+        (
+            ("fit", "mf", "python-source", "--patience", "2"),
+            "--patience needs --validation-fraction",
+        ),
         (("fit", "mf", "x", "--cluster", "somewhere"), "nor HOST:PORT"),
         (("fit", "mf", "x", "--cluster", ":8786"), "nor HOST:PORT"),
         (("fit", "mf", "x", "--checkpoint-every", "2"), "needs --checkpoint-path"),

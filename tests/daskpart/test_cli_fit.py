@@ -158,7 +158,7 @@ def test_more_synchronisations_than_ranks_are_clipped_with_one_note(
     arguments = (*SMALL_FIT, "--eta", 9, "--no-plots", "--out", tmp_path / "out")
     assert run_cli("fit", "mf", rating_file, *arguments) == 0
     captured = capsys.readouterr()
-    assert (captured.out + captured.err).count("note: eta=9 is more than n_ranks=3") == 1
+    assert (captured.out + captured.err).count("note: --eta 9 is more than --n-ranks 3") == 1
     assert metrics_of(tmp_path / "out")["plan"]["eta"] == 3
 
 

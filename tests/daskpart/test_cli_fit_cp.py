@@ -240,7 +240,7 @@ def test_resume_gives_the_bits_of_an_unbroken_fit(tensor_file, tmp_path, run_cli
         (("HYPERGRAPH",), "holds a hypergraph; this command takes a tensor or a matrix"),
         (("FILE", "--resume"), "--resume needs --checkpoint-path"),
         (("FILE", "--transport", "mpi"), "--transport mpi needs --cluster mpi"),
-        (("FILE", "--n-init", 2, "--init", "nvecs"), "needs init='random'"),
+        (("FILE", "--n-init", 2, "--init", "nvecs"), "--n-init 2 needs --init random"),
         (("FILE", "--workers", 2), "--workers goes with"),
     ],
 )

@@ -95,7 +95,7 @@ def test_what_cannot_be_is_refused(sample_file, tmp_path, capsys, run_cli):
     for arguments, words in (
         ((real,), "sample 2 has the label 0.5"),
         ((tmp_path / "absent",), "no such file"),
-        ((sample_file, "--top-k-approximate"), "needs top_k"),
+        ((sample_file, "--top-k-approximate"), "--top-k-approximate needs --top-k"),
     ):
         assert run_cli("fit", "mlp", *arguments, "--out", tmp_path / "out") != 0
         assert words in capsys.readouterr().err
