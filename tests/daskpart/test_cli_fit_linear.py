@@ -69,14 +69,21 @@ def test_fit_writes_a_model_that_loads(sample_file, tmp_path, capsys, run_cli, n
     assert (out / "report.html").read_text().count("data:image/png;base64,") == len(pictures)
 
 
-@pytest.mark.parametrize("option", ["--test-fraction", "--validation-fraction"])
-@pytest.mark.parametrize("reader", ["here", "ranks"])
+@pytest.mark.parametrize(
+    ("option", "reader", "words"),
+    [
+        ("--test-fraction", "here", "--test-fraction 0.001 holds out 0 of 200 samples"),
+        ("--test-fraction", "ranks", "--test-fraction 0.001 holds out 0 of 200 samples"),
+        ("--validation-fraction", "here", "--validation-fraction 0.001 of 180 samples is less"),
+        ("--validation-fraction", "ranks", "none is drawn at a share of 0.001"),
+    ],
+)
 def test_a_share_of_less_than_one_sample_is_refused(
-    sample_file, tmp_path, capsys, run_cli, option, reader
+    sample_file, tmp_path, capsys, run_cli, option, reader, words
 ):
     more = ("--read", reader, option, 0.001, "--out", tmp_path)
     assert run_cli("fit", "logistic", sample_file, *SMALL, *more) == 2
-    assert f"{option} 0.001 holds out 0 of" in capsys.readouterr().err
+    assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
