@@ -26,7 +26,7 @@ _OTHER_NAMES = {"n_components": "--components", "n_ranks": "--ranks"}
 _ELSEWHERE = ("see daskpart.MatrixFactorization", "see 'daskpart fit mf --help'")
 _OF_PYTHON = " A RandomState or None draws the seed."
 _FILES_READ = "daskpart.files_read"
-_NEEDED_TO_VALIDATE = re.compile(r"eval_set=\(X, y\) in fit|\w+=… or validation_fraction")
+_NEEDED_TO_VALIDATE = re.compile(r"(eval_set=\(X, y\) in fit,|\w+=…) or validation_fraction")
 _NO_PATH = r"""(?<![\w./\\'"-])"""  # before a name: what is inside of a path or of quotes is data
 _LEFT_OUT = {"verbose", "warm_start"}  # the command shows its progress, and each run is one fit
 

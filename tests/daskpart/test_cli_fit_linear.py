@@ -89,8 +89,8 @@ def test_a_share_of_less_than_one_sample_is_refused(
 @pytest.mark.parametrize(
     ("name", "typed", "words"),
     [
-        ("logistic", ("--patience", 3), "--patience needs --validation-fraction"),
-        ("mlp", ("--patience", 3), "--patience needs --validation-fraction"),
+        ("logistic", ("--patience", 3), "--patience needs --validation-fraction above 0"),
+        ("mlp", ("--patience", 3), "--patience needs --validation-fraction above 0"),
         ("mf", ("--patience", 3), "--patience needs --validation-fraction above 0"),
         ("mf", ("--ranks", 50), "take fewer ranks (--n-ranks)"),
         ("logistic", ("--C", 1e9), "or raise --max-iter or --tol"),
