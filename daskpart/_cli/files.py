@@ -55,7 +55,7 @@ def check_out(folder: Path, *sources: str | Path | None, **written: Path | None)
     OSError
         Where nothing can be written.
     """
-    for source in sources:
+    for source in filter(None, sources):
         path = Path(_local(str(source)))
         if path.is_file() and _is_result(path, folder):
             raise InputError(

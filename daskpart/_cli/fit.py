@@ -369,7 +369,7 @@ def _write_page(job: _Job, fit: Fit, album: Album) -> Path:
     measured, name = fit.model.comm_report_, Path(job.source).name
     command = click.get_current_context().command
     assert isinstance(command, FitCommand)
-    what, sent = _sent(measured)
+    what, sent = measured.sent
     traffic = {
         "rank": range(measured.n_ranks),
         f"{what} sent per {fit.step}": sent.sum(axis=1),
@@ -409,13 +409,6 @@ def _write_page(job: _Job, fit: Fit, album: Album) -> Path:
     )
 
 
-def _sent(measured: Any) -> tuple[str, Any]:
-    """Rows, or bytes where no rows travel, and how many from each rank to each other."""
-    if measured.sends_bytes_alone:
-        return "bytes", measured.traffic_bytes
-    return "rows", measured.traffic
-
-
 def _shares(fit: Fit) -> str:
     from daskpart.collectives.timeline import KINDS
 
@@ -430,7 +423,7 @@ def _draw_run(fit: Fit, album: Album) -> None:
     """Who sent how much to whom, and who worked when."""
     from daskpart import plots
 
-    what, sent = _sent(fit.model.comm_report_)
+    what, sent = fit.model.comm_report_.sent
     if sent.any():
         album.draw(
             "traffic",

@@ -211,7 +211,6 @@ def _table_of(given: Any) -> tuple[Any, str]:
         if callable(given.traffic):
             return given.traffic(), "rows"
         step = getattr(given, "unit", "epoch")
-        if getattr(given, "sends_bytes_alone", False):
-            return given.traffic_bytes, f"bytes an {step}"
-        return given.traffic, f"rows an {step}"  # or iteration
+        what, table = getattr(given, "sent", ("rows", given.traffic))
+        return table, f"{what} an {step}"  # or iteration
     return given, _AN_EPOCH

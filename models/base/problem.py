@@ -73,7 +73,7 @@ def share_held_out(model: Any, data: Mapping[str, Any]) -> float:
 
 def is_lazy(X: Any) -> bool:
     """Whether X is a Dask collection, or a DataArray over one: its blocks stay where they are."""
-    inner = _inside(X)
+    inner = held_by(X)
     return hasattr(inner, "__dask_graph__") and inner.__dask_graph__() is not None
 
 
@@ -83,10 +83,10 @@ def lazy_name(X: Any) -> str:
     Dask makes it of what the array is made of, so it is the same in another process that makes it
     the same way, unless part of that has a drawn name, as `dask.delayed` without ``pure=True``.
     """
-    return f"Dask array {_inside(X).name}"  # a DataArray's own name is any text
+    return f"Dask array {held_by(X).name}"  # a DataArray's own name is any text
 
 
-def _inside(X: Any) -> Any:
+def held_by(X: Any) -> Any:
     """What a DataArray holds; another container as it is."""
     return getattr(X, "data", X) if hasattr(X, "coords") and hasattr(X, "dims") else X
 

@@ -378,9 +378,11 @@ class CommunicationReport(Printable):
             setattr(self, name, np.asarray(getattr(self, name)))
 
     @property
-    def sends_bytes_alone(self) -> bool:
-        """Whether arrays travel, as in a dense allreduce, and no rows."""
-        return bool(self.traffic_bytes.any())
+    def sent(self) -> tuple[str, NDArray[Any]]:
+        """What travels, "rows" or, as in a dense allreduce, "bytes"; and from whom to whom."""
+        if self.traffic_bytes.any():
+            return "bytes", self.traffic_bytes
+        return "rows", self.traffic
 
     @property
     def matches(self) -> bool:
@@ -413,10 +415,11 @@ class CommunicationReport(Printable):
             f"rows {self._each}": _compared(self.measured_rows, self.expected_rows),
             f"messages {self._each}": _compared(self.measured_messages, self.expected_messages),
         }
+        what, table = self.sent
         most = f"{_most_words(self.measured_rows, 'rows')} {self._each}"
-        if self.sends_bytes_alone:
+        if what == "bytes":
             del words[f"rows {self._each}"]
-            sent = self.traffic_bytes.sum(axis=1)
+            sent = table.sum(axis=1)
             most = f"{bytes_words(sent.max())} (rank {int(sent.argmax())}) {self._each}"
         for name, measured in self.measured_counts.items():
             known = name in self.expected_counts
@@ -450,13 +453,11 @@ class CommunicationReport(Printable):
         return f"{words} measured, {bytes_words(self.expected_bytes or 0)} planned  ← differs"
 
     def _busiest_words(self) -> str:
-        sent = self.traffic_bytes if self.sends_bytes_alone else self.traffic
+        what, sent = self.sent
         if not sent.size or not sent.max():
             return "no rows travelled"
         source, destination = np.unravel_index(int(sent.argmax()), sent.shape)
-        most = f"{number_words(sent.max())} rows"
-        if self.sends_bytes_alone:
-            most = bytes_words(sent.max())
+        most = bytes_words(sent.max()) if what == "bytes" else f"{number_words(sent.max())} rows"
         return f"rank {source} → {destination}: {most} {self._each}"
 
 

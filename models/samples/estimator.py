@@ -37,6 +37,7 @@ from daskpart.models.base.problem import (
     canonical_rows,
     checked_weights,
     dense_targets,
+    held_by,
     in_memory,
     is_lazy,
     numbers_to_learn,
@@ -449,7 +450,7 @@ def plain_rows(X: Any) -> Any:
     """
     refuse_times(X)
     refuse_masked(X, "features")
-    array = getattr(X, "data", X) if hasattr(X, "coords") and hasattr(X, "dims") else X
+    array = held_by(X)
     plain = scipy_rows(array)
     return X if plain is array else plain
 

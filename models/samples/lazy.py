@@ -25,7 +25,7 @@ from daskpart._floor.rank_tasks import RankCollection, Task, TaskRef
 from daskpart.containers.dask_blocks import gathered_by_part
 from daskpart.errors import InputError
 from daskpart.models.base.labels import with_missing
-from daskpart.models.base.problem import canonical_rows, refuse_times, scipy_rows
+from daskpart.models.base.problem import canonical_rows, held_by, refuse_times, scipy_rows
 
 from .rows import RankRows, rank_rows
 
@@ -50,7 +50,7 @@ def lazy_rows(X: Any, *, known_length: bool = True) -> tuple[Any, NDArray[Any] |
         columns = np.asarray(X.columns, object)
         names = columns if all(isinstance(name, str) for name in columns) else None
         X = X.to_dask_array(lengths=True if known_length else None)
-    array = getattr(X, "data", X) if hasattr(X, "coords") else X
+    array = held_by(X)
     if getattr(array, "ndim", 0) != 2:
         raise InputError(f"X is {type(X).__name__} of {getattr(array, 'ndim', 0)} dimensions: "
                          "give samples × features")  # fmt: skip
