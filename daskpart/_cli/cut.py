@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.tables import fixed
+from daskpart._floor.tables import fixed, readable
 from daskpart._floor.words import counted, from_to, plural
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix
@@ -25,7 +25,7 @@ from daskpart.writers import write_parts
 from .files import check_out, check_target, say_files, text_file, write_asked
 from .inputs import in_words, load_any, load_parts
 from .options import refuse
-from .page import readable, write_json, write_page
+from .page import write_json, write_page
 from .pictures import Album
 from .terminal import say
 

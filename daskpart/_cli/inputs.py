@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from daskpart._floor.checks import needs_pyarrow
-from daskpart._floor.words import counted, plural
+from daskpart._floor.words import counted, listed, plural
 from daskpart.containers.column_names import Columns
 from daskpart.containers.matrix import LabelledMatrix, as_matrix, number_column
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
@@ -24,7 +24,7 @@ from daskpart.partitions import Partition
 from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
 from daskpart.readers.detection import FORMATS, detect, separator_of, suffix_format
-from daskpart.readers.messages import ABSENT, about_commas, listed
+from daskpart.readers.messages import ABSENT, about_commas
 from daskpart.readers.streams import (
     first_lines,
     location,
@@ -392,7 +392,7 @@ def _of_columns(
     rest = [name for name in table.columns if name not in modes]
     if value is None and modes and len(rest) == 1:
         value = rest[0]
-    shown = ", ".join(map(repr, table.columns))
+    shown = listed(table.columns)
     for name in (*modes, *([] if value is None else [value])):
         if name not in table.columns:
             raise InputError(f"{source}: no column {name!r}; the columns are {shown}")

@@ -22,6 +22,7 @@ import jinja2
 import numpy as np
 from markupsafe import Markup, escape
 
+from daskpart._floor.tables import VAST, readable
 from daskpart._floor.words import counted
 
 from .files import text_file
@@ -59,7 +60,7 @@ def render(template: str, pictures: Mapping[str, Picture], **content: Any) -> st
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "readable": readable,
+        "as_text": as_text,
         "is_number": is_number,
         "counted": counted,
         "as_sentence": as_sentence,
@@ -106,34 +107,21 @@ def versions() -> dict[str, str]:
     return found
 
 
-def readable(value: Any) -> str:
-    """A value as a reader wants it: thousands grouped, four digits, yes and no, short lists."""
-    if value is None or (isinstance(value, Sized) and not len(value)):
+def as_text(value: Any) -> str:
+    """A value as a reader wants it: numbers as in tables, yes and no, short lists."""
+    value = value.item() if isinstance(value, np.generic) else value
+    is_empty = isinstance(value, Sized) and not len(value)
+    if value is None or is_empty or (isinstance(value, float) and np.isnan(value)):
         return "–"  # an empty cell looks forgotten
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int | np.integer):
-        return f"{int(value):,}"
-    if isinstance(value, float | np.floating):
-        return _readable_float(float(value))
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {readable(entry)}" for name, entry in value.items())
+        return ", ".join(f"{name}: {as_text(entry)}" for name, entry in value.items())
     if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
-        entries = [readable(entry) for entry in value[:8]]
+        entries = [as_text(entry) for entry in value[:8]]
         return ", ".join(entries) + (", …" if len(value) > 8 else "")
-    return str(value)
-
-
-def _readable_float(number: float) -> str:
-    if not np.isfinite(number):
-        return "–" if np.isnan(number) else str(number)
-    if abs(number) >= 1e15:  # that of a fit that diverged may have hundreds of digits
-        return f"{number:.4g}"
-    if number == int(number):
-        return f"{int(number):,}"
-    if abs(number) >= 1000:
-        return f"{number:,.1f}"
-    return f"{number:.4g}"
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) < VAST
+    return readable(int(value) if is_whole else value)
 
 
 def as_sentence(words: str) -> Markup:
@@ -150,7 +138,7 @@ def is_number(value: Any) -> bool:
 
 def write_json(path: Path, content: dict[str, Any]) -> Path:
     """Write numbers, text, paths and numpy values as JSON, indented; null where none is finite."""
-    text = json.dumps(_strict(content), indent=2, default=readable, allow_nan=False)
+    text = json.dumps(_strict(content), indent=2, default=as_text, allow_nan=False)
     with text_file(path) as file:
         file.write(text + "\n")
     return path

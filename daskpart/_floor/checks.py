@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskpart.errors import InputError
 
+from .words import listed
+
 _LARGEST = int(np.iinfo(np.int32).max)
 
 
@@ -21,13 +23,8 @@ def one_of(value: object, name: str, allowed: Iterable[str]) -> str:
     """One of the words that are allowed; a list or an array, which `in` trips over, is none."""
     words = [*allowed]
     if not isinstance(value, str) or value not in words:
-        raise InputError(f"{name} is {value!r}: {listed(words)}")
+        raise InputError(f"{name} is {value!r}: use one of {listed(words)}")
     return value
-
-
-def listed(names: Iterable[str]) -> str:
-    """The names that are allowed, for an error message."""
-    return "use one of " + ", ".join(repr(name) for name in names)
 
 
 def several(given: Any, name: str, wanted: str) -> list[Any]:

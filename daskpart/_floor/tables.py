@@ -18,7 +18,7 @@ import numpy as np
 
 Table = Sequence[Sequence[str]]
 
-_VAST = 1e15  # from here on digits mean nothing, and there may be hundreds
+VAST = 1e15  # from here on digits mean nothing, and there may be hundreds
 _CELL = "text-align:left;padding:2px 12px 2px 0"
 
 
@@ -29,7 +29,7 @@ def readable(value: Any) -> str:
         return str(value)
     if isinstance(value, float):
         value = value or 0.0  # not "-0"
-        return f"{value:,.1f}" if 1000 <= abs(value) < _VAST else f"{value:.4g}"
+        return f"{value:,.1f}" if 1000 <= abs(value) < VAST else f"{value:.4g}"
     try:
         return f"{value:,d}"
     except (TypeError, ValueError):

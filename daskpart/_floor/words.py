@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
+_MOST_NAMES = 12  # of a list in a message
 _SIBILANTS = ("s", "x", "z", "ch", "sh")
 
 
@@ -37,6 +40,25 @@ def counted(n: int, name: str) -> str:
 def from_to(least: int, most: int) -> str:
     """A range of amounts: "187 to 1,200", or one where both are the same."""
     return f"{most:,}" if least == most else f"{least:,} to {most:,}"
+
+
+def listed(names: Iterable[Any], wanted: str | None = None) -> str:
+    """Names for a message: those like `wanted` first, and not more than a line of them.
+
+    Examples
+    --------
+    >>> listed(["user", "item", "rating"])
+    "'user', 'item', 'rating'"
+    >>> listed([f"column{n}" for n in range(80)], wanted="colum7")[:36]
+    "'column7', 'column79', 'column78', '"
+    """
+    every = list(names)
+    first = every
+    if len(every) > _MOST_NAMES:
+        alike = get_close_matches(wanted, every, n=_MOST_NAMES) if wanted else []
+        first = (alike + [name for name in every if name not in alike])[:_MOST_NAMES]
+    more = len(every) - len(first)
+    return ", ".join(map(repr, first)) + (f" and {more} more" if more else "")
 
 
 def not_read(data: Any, as_what: str, accepted: str) -> str:

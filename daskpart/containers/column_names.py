@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from daskpart._floor.words import listed
 from daskpart.errors import InputError
 
 Columns: TypeAlias = tuple[str | None, str | None, str | None]
@@ -124,14 +125,9 @@ def _named_columns(frame: Any, columns: Columns) -> tuple[list[str], list[list[i
         else:
             raise InputError(
                 f"the DataFrame has {names.count(str(given)) or 'no'} columns called {given!r}, "
-                f"which was given as a name; it has {first_names(names)}"
+                f"which was given as a name; it has {listed(names)}"
             )
     return plain, found
-
-
-def first_names(names: Sequence[Any]) -> str:
-    """The first names of columns, for an error message."""
-    return ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
 
 
 def rating_columns(
@@ -164,7 +160,7 @@ def rating_columns(
         return 0, 1, None
     if nobody_said and len(names) - (times and len(names) == 4) == 3:
         return 0, 1, 2
-    shown = first_names(names)
+    shown = listed(names)
     raise InputError(
         f"a DataFrame with the columns {shown} was given; allowed are the columns 'user', 'item' "
         "and 'rating' (and others, ignored), or exactly three in that order and a timestamp. "

@@ -27,10 +27,10 @@ import sparse
 
 from daskpart._floor.checks import as_array, one_of, require_like, several, whole_numbers
 from daskpart._floor.tables import html_table, text_table
-from daskpart._floor.words import not_read
+from daskpart._floor.words import listed, not_read
 from daskpart.errors import DaskpartWarning, InputError
 
-from .column_names import first_names, plain_word
+from .column_names import plain_word
 from .coordinates import (
     Entries,
     as_labels,
@@ -340,7 +340,7 @@ def _frame_entries(
     dims = [str(name) for name in indices.columns]
     if len(dims) < 2:
         raise InputError(
-            f"a DataFrame with the columns {_shown(_as_frame(data))} names the indices of "
+            f"a DataFrame with the columns {listed(_as_frame(data).columns)} names the indices of "
             f"{len(dims)} modes: give two columns of indices or more. Those in its index are not "
             "read: give X.reset_index()"
         )
@@ -364,8 +364,8 @@ def _value_column(frame: pandas.DataFrame) -> int:
     if len(fractions) == 1 and not _may_be_indices(frame, fractions[0]):
         return fractions[0]
     raise InputError(
-        f"a DataFrame with the columns {_shown(frame)} does not tell which of them has the values: "
-        "call it 'value'"
+        f"a DataFrame with the columns {listed(frame.columns)} does not tell which of them has "
+        "the values: call it 'value'"
     )
 
 
@@ -381,10 +381,6 @@ def _may_be_indices(frame: pandas.DataFrame, place: int) -> bool:
         return False
     numbers = frame.iloc[:, place].dropna().to_numpy(np.float64)
     return bool((numbers == np.floor(numbers)).all())
-
-
-def _shown(frame: pandas.DataFrame) -> str:
-    return first_names([*frame.columns])
 
 
 def block_entries(data: Any) -> Entries:

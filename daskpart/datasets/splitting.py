@@ -20,6 +20,7 @@ import xarray
 from pandas.api.types import is_scalar
 
 from daskpart._floor.checks import fraction, random_generator, whole_number
+from daskpart._floor.words import listed
 from daskpart.containers.column_names import pair_columns, time_column
 from daskpart.containers.matrix import LabelledMatrix, sparse_triples, without_repeats
 from daskpart.errors import DaskpartWarning, InputError
@@ -282,7 +283,7 @@ def _require_frame(frame: object) -> None:
 def _times(frame: pd.DataFrame, time: str | None) -> np.ndarray:
     column = time if time is not None else time_column(frame)
     if column is None or not is_scalar(column) or column not in frame.columns:
-        shown = ", ".join(map(repr, frame.columns[:8]))
+        shown = listed(frame.columns)
         named = "of times" if column is None else column
         raise InputError(f"no column {named} among {shown}: give time=, its name")
     if frame[column].isna().any():

@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from daskpart._floor.checks import listed, one_of, several, whole_number
+from daskpart._floor.checks import one_of, several, whole_number
 from daskpart._floor.kernels import working_clock
 from daskpart._floor.progress import tracked
 from daskpart._floor.tables import html_lines, readable, text_lines
-from daskpart._floor.words import counted
+from daskpart._floor.words import counted, listed
 from daskpart.data_models import DataModel, build
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
@@ -216,8 +216,8 @@ def _way(name: str, how: Any) -> dict[str, Any] | Partition:
         odd = [option for option in how if option not in _OPTIONS]
         if odd:
             raise InputError(
-                f"method {name!r} has the option {odd[0]!r}: {listed(_OPTIONS)} (n_parts and model "
-                "are those of all methods, arguments of compare_partitions)"
+                f"method {name!r} has the option {odd[0]!r}: use one of {listed(_OPTIONS)} "
+                "(n_parts and model are those of all methods, arguments of compare_partitions)"
             )
         return dict(how)
     if isinstance(how, str) and (how in METHODS or how == "auto"):
@@ -225,7 +225,9 @@ def _way(name: str, how: Any) -> dict[str, Any] | Partition:
     if isinstance(how, str) and how in _OBJECTIVES:
         return {"objective": how}
     known = listed(["auto", *METHODS, *_OBJECTIVES])
-    raise InputError(f"method {name!r} is {how!r}: {known}, options of partition, or a Partition")
+    raise InputError(
+        f"method {name!r} is {how!r}: use one of {known}, options of partition, or a Partition"
+    )
 
 
 def _check_given(ways: Mapping[str, Any], built: DataModel, n_parts: int) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskpart._floor.checks import checked_seed, listed, one_of
+from daskpart._floor.checks import checked_seed, one_of
 from daskpart._floor.kernels import working_clock
+from daskpart._floor.words import listed
 from daskpart.data_models import build
 from daskpart.errors import InputError
 from daskpart.partitions import Partition
@@ -170,10 +171,12 @@ def _chosen_method(method: str, goal: Objective, has_fixed: bool) -> str:
     if not METHODS[method].knows(goal):
         able = [name for name, other in METHODS.items() if other.follows_objective]
         raise InputError(
-            f"method={method!r} cannot minimise the objective {goal.name!r}: {listed(able)}, or "
-            "objective='connectivity' or 'cut-net'"
+            f"method={method!r} cannot minimise the objective {goal.name!r}: use one of "
+            f"{listed(able)}, or objective='connectivity' or 'cut-net'"
         )
     if has_fixed and not METHODS[method].takes_fixed:
         able = [name for name, other in METHODS.items() if other.takes_fixed]
-        raise InputError(f"fixed vertices need method={able[0]!r}, not {method!r}: {listed(able)}")
+        raise InputError(
+            f"fixed vertices need method={able[0]!r}, not {method!r}: use one of {listed(able)}"
+        )
     return method

@@ -21,11 +21,11 @@ import sparse
 import xarray
 from numpy.typing import NDArray
 
+from daskpart._floor.words import listed
 from daskpart.containers.coordinates import index_dtype
 from daskpart.errors import DaskpartError, ReadError
 
 from .assembly import assemble, cast_values, check_extent, expected_value
-from .messages import listed
 from .streams import opened
 
 _SPLITS = {"train": "train_idx", "validation": "val_idx", "test": "test_idx"}

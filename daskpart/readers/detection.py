@@ -16,6 +16,7 @@ from contextlib import suppress
 from os import PathLike
 from pathlib import PurePath
 
+from daskpart._floor.words import listed
 from daskpart.containers.column_names import (
     EDGE_COLUMN_NAMES,
     RATING_COLUMN_NAMES,
@@ -25,7 +26,6 @@ from daskpart.containers.column_names import (
 )
 from daskpart.errors import ReadError
 
-from .messages import listed
 from .streams import first_lines, head, plain_name
 
 FORMATS = {
@@ -150,7 +150,7 @@ def detect(
         raise ReadError(
             f"{path}: neither the name nor the first lines tell the format",
             option="format",
-            advice=f"; give format= one of {listed(list(among))} (help(daskpart.read) says what "
+            advice=f"; give format= one of {listed(among)} (help(daskpart.read) says what "
             "they are)",
         )
     return found_in_lines

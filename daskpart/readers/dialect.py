@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from numbers import Integral
 
 from daskpart._floor.checks import several
+from daskpart._floor.words import listed
 from daskpart.containers.column_names import (
     EDGE_COLUMN_NAMES,
     RATING_COLUMN_NAMES,
@@ -29,7 +30,6 @@ from .detection import (
     names_both_sides,
     separator_of,
 )
-from .messages import listed
 from .streams import numbered_lines
 
 _LEADING_ZERO = re.compile(r"0\d")
@@ -142,7 +142,7 @@ def choose_columns(
                 return first, second
         if n_columns > 3 + (plain[-1] in TIMES) or not in_their_order(places):
             raise ReadError(
-                f"{path}: which of {listed(list(names))} are {relation.columns}?",
+                f"{path}: which of {listed(names)} are {relation.columns}?",
                 option="columns",
                 advice=f" Say columns=({', '.join((*relation.dims, relation.value))})",
                 in_file=" Call them so in the file",
@@ -172,7 +172,7 @@ def position_of(column: str | int, names: Sequence[str] | None, n_columns: int, 
         return list(names).index(column)
     if isinstance(column, Integral) and not isinstance(column, bool) and 0 <= column < n_columns:
         return int(column)
-    known = f"positions 0 to {n_columns - 1}" if names is None else listed(list(names), str(column))
+    known = f"positions 0 to {n_columns - 1}" if names is None else listed(names, str(column))
     raise InputError(f"{path}: no column {column!r}; the columns are {known}")
 
 

@@ -1,39 +1,18 @@
-"""Parts of error messages: lists of names, short enough to read, and advice."""
+"""Parts of error messages: values as they are shown, and advice."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
 # further arguments of a ReadError
 ABOUT_TEXT_IDS = {"option": "text_ids", "advice": "; if ids are text, say text_ids=True"}
-_MOST_NAMES = 12
 _EMPTY_CELL = re.compile(r"(?:^|[,;\t])\s*(?:[,;\t]|$)")
 _OTHER_WIDTH = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
 ABSENT = ("", "na", "n/a", "nan", "null", "none")  # how tables write a number that is missing
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
-
-
-def listed(names: Sequence[str], wanted: str | None = None) -> str:
-    """Names for a message: those like `wanted` first, and not more than a line of them.
-
-    Examples
-    --------
-    >>> listed(["user", "item", "rating"])
-    "'user', 'item', 'rating'"
-    >>> listed([f"column{n}" for n in range(80)], wanted="colum7")[:36]
-    "'column7', 'column79', 'column78', '"
-    """
-    first = list(names)
-    if len(first) > _MOST_NAMES:
-        alike = get_close_matches(wanted, first, n=_MOST_NAMES) if wanted else []
-        first = (alike + [name for name in first if name not in alike])[:_MOST_NAMES]
-    more = len(names) - len(first)
-    return ", ".join(map(repr, first)) + (f" and {more} more" if more else "")
 
 
 def shown(value: Any) -> str:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daskpart._floor.checks import listed
+from daskpart._floor.words import listed
 from daskpart.collectives import (
     LocalCommunicator,
     allreduce,

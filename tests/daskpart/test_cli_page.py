@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from daskpart._cli.model import Fit
-from daskpart._cli.page import as_sentence, frame, readable, render, versions, write_json
+from daskpart._cli.page import as_sentence, as_text, frame, render, versions, write_json
 from daskpart._cli.pictures import Album
 from daskpart._floor.words import counted
 
@@ -172,8 +172,8 @@ def test_counted(n, words):
         ("words", "words"),
     ],
 )
-def test_readable(value, words):
-    assert readable(value) == words
+def test_as_text(value, words):
+    assert as_text(value) == words
 
 
 def test_versions_name_python_and_what_results_depend_on():
