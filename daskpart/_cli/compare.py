@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from daskpart.data_models import build
 from daskpart.partitioners.comparison import Comparison, compare_partitions
 
 from .cut import CutSettings
-from .files import check_out, say_files, text_file
+from .files import check_out, say_files, write_table
 from .inputs import in_words, load_any
 from .page import write_page
 from .pictures import Album
@@ -56,9 +55,7 @@ def _write(
 ) -> list[tuple[Path, str]]:
     heads = ["method", *comparison.metrics]
     lines = [[name, *row.values()] for name, row in comparison.values.items()]
-    table = settings.out / "comparison.csv"
-    with text_file(table) as file:
-        csv.writer(file).writerows([heads, *lines])
+    table = write_table(settings.out / "comparison.csv", heads, lines)
     album = Album(settings.out, settings.plots)
     if album.draws:
         from daskpart import plots

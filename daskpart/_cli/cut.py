@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from daskpart.partitioners.metis import has_stars
 from daskpart.partitions import WITHOUT_ROWS, Partition
 from daskpart.writers import write_parts
 
-from .files import check_out, check_target, say_files, text_file, write_asked
+from .files import check_out, check_target, say_files, write_asked, write_table
 from .inputs import in_words, load_any, load_parts
 from .options import refuse
 from .page import write_json, write_page
@@ -211,9 +210,10 @@ def _write(cut: Cut, model: DataModel, settings: CutSettings, words: str) -> lis
     """Write everything; returns each file and what it is."""
     partition_file = settings.out / "partition.npz"
     cut.partition.save(partition_file)
-    table = settings.out / "assignment.csv"
-    labels = _labels(cut)
-    _write_assignment(cut, labels, table)
+    labels, parts = _labels(cut), cut.partition.assignment.tolist()
+    names = range(len(parts)) if labels is None else labels.tolist()
+    lines = zip(names, parts, strict=True)
+    table = write_table(settings.out / "assignment.csv", [cut.names[0], "part"], lines)
     # those of most files that are numbered begin at 1
     counted_so = f"; {cut.plurals[0]} are counted from 0" if labels is None else ""
     metrics = {"settings": vars(settings), "metrics": cut.metrics}
@@ -300,12 +300,3 @@ def _labels(cut: Cut) -> NDArray[Any] | None:
         return None
     of_columns = cut.partition.info.get("model") == "row-net"
     return cut.matrix.column_labels if of_columns else cut.matrix.row_labels
-
-
-def _write_assignment(cut: Cut, labels: NDArray[Any] | None, path: Path) -> None:
-    assignment = cut.partition.assignment.tolist()
-    names = range(len(assignment)) if labels is None else labels.tolist()
-    with text_file(path) as file:
-        writer = csv.writer(file)
-        writer.writerow([cut.names[0], "part"])
-        writer.writerows(zip(names, assignment, strict=True))

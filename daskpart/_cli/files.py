@@ -6,13 +6,15 @@ top.csv    .top.csv.….partial  ── whole ──▶  top.csv
 
 from __future__ import annotations
 
+import csv
 import io
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from daskpart._floor.archive import checked_suffix
 from daskpart._floor.atomic import check_writable
@@ -134,6 +136,13 @@ def text_file(path: Path, errors: str = "strict") -> Iterator[IO[str]]:
         text = io.TextIOWrapper(file, "utf-8", errors, newline="")
         yield text
         text.detach()  # else it closes what is still to be flushed to the disk
+
+
+def write_table(path: Path, heads: Sequence[str], lines: Iterable[Sequence[Any]]) -> Path:
+    """Write lines under a heading as CSV; gives where it is."""
+    with text_file(path) as file:
+        csv.writer(file).writerows(chain([heads], lines))
+    return path
 
 
 def say_files(files: list[tuple[Path, str]], folder: Path) -> None:

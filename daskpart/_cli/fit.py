@@ -112,7 +112,7 @@ class FitCommand(click.Command):
         """The docstring of the model, and how to start it."""
         model = self.model
         starts = _STARTS.format(name=self.name, example=model.example)
-        self.help = f"{inspect.getdoc(model)}\n\n{starts}"
+        self.help = "\n\n".join(filter(None, (inspect.getdoc(model), model.data, starts)))
         super().format_help_text(ctx, formatter)
 
 

@@ -414,7 +414,7 @@ def _of_columns(
 def _read(
     source: str,
     format: str | None,
-    among: Sequence[str] = (*FORMATS,),
+    among: Sequence[str] = FORMATS,
     of_table: Mapping[str, Any] = {},
     of_events: Mapping[str, Any] = {},
     of_tensor: Mapping[str, Any] = {},

@@ -23,6 +23,19 @@ _TOP = 10  # coefficients of each output
 _DRAWN = 4  # outputs
 _BESIDE = 2  # in a row of pictures
 OF_SGD = ("batch_size", "optimizer", "learning_rate", "eta0", "power_t", "average", "shuffle")
+_PAIRS = (
+    "SAMPLES is a libsvm file, a {} and index:value pairs a line, or with --label a table{}, as "
+    ".csv or .parquet (libsvm and .csv also .gz, .xz, .bz2){}."
+)
+SAMPLES = _PAIRS.format("target", " of numbers", "")
+_WITH_CLASSES = _PAIRS.format(
+    "label", "", ", whose features are numbers. Labels are whole numbers, -1 and +1 or any others, "
+    "or in a table text",
+)  # fmt: skip
+_READ = (
+    "This process reads the file and hands its rows to the ranks; where the file is too large for "
+    "its memory, each rank reads a part (--read)."
+)
 _RANKS = 2 ** np.arange(8)  # for which the density of a sum is told
 
 
@@ -58,6 +71,11 @@ class SampleModel(Model):
     }
     template = "linear.html"
     names: np.ndarray | None = None
+
+    @property
+    def data(self) -> str:  # type: ignore[override]
+        """Samples with classes, or with targets."""
+        return f"{_WITH_CLASSES if self.classifies else SAMPLES}\n\n{_READ}"
 
     def check(self, source: str, given: dict[str, Any], estimator: Any) -> None:
         """Refuse what is of another kind of file, solver, loss or learning rate."""
@@ -230,14 +248,7 @@ class SampleModel(Model):
 
 
 class _Linear(SampleModel):
-    """Fit a line to SAMPLES: a number for each sample from its features.
-
-    SAMPLES is a libsvm file, a target and index:value pairs a line, or with --label a table of
-    numbers, as .csv or .parquet (libsvm and .csv also .gz, .xz, .bz2).
-
-    This process reads the file and hands its rows to the ranks; where the file is too large for
-    its memory, each rank reads a part (--read).
-    """
+    """Fit a line to SAMPLES: a number for each sample from its features."""
 
     estimator = "LinearRegression"
     example = "X.libsvm"

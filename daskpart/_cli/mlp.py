@@ -17,15 +17,7 @@ from .samples import check_samples
 
 
 class _MLP(SampleModel):
-    """Learn from SAMPLES to tell classes apart, by a multi-layer perceptron.
-
-    SAMPLES is a libsvm file, a label and index:value pairs a line, or with --label a table, as .csv
-    or .parquet (libsvm and .csv also .gz, .xz, .bz2), whose features are numbers. Labels are whole
-    numbers, or in a table text.
-
-    This process reads the file and hands its rows to the ranks; where the file is too large for
-    its memory, each rank reads a part (--read).
-    """
+    """Learn from SAMPLES to tell classes apart, by a multi-layer perceptron."""
 
     estimator = "MLPClassifier"
     example = "digits.libsvm"

@@ -148,6 +148,8 @@ class Model:
         Where workers look for that module, too.
     argument : str
         What the data are called in `--help`.
+    data : str
+        What they are, for `--help`, behind the docstring; where that does not say it itself.
     example : str
         A file of such data.
     options : sequence of click.Option
@@ -162,6 +164,7 @@ class Model:
     module = "daskpart"
     folder: Path | None = None
     argument = "DATA"
+    data = ""
     example = "data"
     options: Sequence[click.Option] = ()
     words: ClassVar[dict[str, str]] = {}

@@ -21,7 +21,7 @@ from daskpart.models.base.estimator import DistributedEstimator
 from .cluster import find_in
 from .fit import FitCommand
 from .inputs import MATRICES, columns_of, in_words, load_matrix, written_as
-from .linear import SampleModel
+from .linear import SAMPLES, SampleModel
 from .model import Data, Fit, Model
 from .options import format_of, of_table, parameter_words
 from .samples import check_samples
@@ -29,8 +29,6 @@ from .samples import check_samples
 _OF_THE_RUN = (
     "max_iter", "n_ranks", "transport", "checkpoint_path", "checkpoint_every", "resume",
 )  # fmt: skip
-_SAMPLES = """SAMPLES is a libsvm file, a target and index:value pairs a line, or with --label a
-table of numbers, as .csv or .parquet (libsvm and .csv also .gz, .xz, .bz2)."""
 _MATRIX = f"MATRIX is a file ({', '.join(MATRICES)}) or python-source, the built-in data."
 
 
@@ -47,18 +45,17 @@ class OwnModel(Model):
         )
         judged = ("test_fraction", "test") if hasattr(kind, "score") else ()
         if self.has_targets:
-            self.argument, self.example, data = "SAMPLES", "X.libsvm", _SAMPLES
+            self.argument, self.example, self.data = "SAMPLES", "X.libsvm", SAMPLES
             known = SampleModel.options
             self.options = [each for each in known if each.name in (*judged, "label")]
         else:
-            self.argument, self.example, data = "MATRIX", "X.mtx", _MATRIX
+            self.argument, self.example, self.data = "MATRIX", "X.mtx", _MATRIX
             own = kind._get_param_names()  # of a factorization of theirs "user" is one
             of_files = [each for each in of_table() if each.name not in own]
             self.options = [format_of(MATRICES), *of_files]
         told, ours = parameter_words(kind), parameter_words(daskpart.MatrixFactorization)
         self.words = {each: ours[each][1] for each in _OF_THE_RUN if each not in told}  # type: ignore[misc]
-        summary = inspect.cleandoc(kind.__doc__ or name).partition("\n\n")[0]
-        self.__doc__ = f"{summary}\n\n{data}"
+        self.__doc__ = inspect.cleandoc(kind.__doc__ or name).partition("\n\n")[0]
 
     @property
     def imports(self) -> str:

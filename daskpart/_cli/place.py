@@ -5,13 +5,10 @@ The data are never held whole, so there is no picture of the matrix and no metri
 
 from __future__ import annotations
 
-import csv
 import os
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from daskpart._floor.tables import fixed
 from daskpart._floor.words import counted, from_to
@@ -22,7 +19,7 @@ from daskpart.readers.detection import detect
 from daskpart.readers.streams import location
 
 from .cut import CutSettings
-from .files import check_out, check_target, say_files, text_file, write_asked
+from .files import check_out, check_target, say_files, write_asked, write_table
 from .page import write_json, write_page
 from .pictures import Album
 from .terminal import say
@@ -82,8 +79,11 @@ def _write(result: ParsaResult, settings: CutSettings, memory_limit: str) -> lis
     result.save(whole)
     result.partition.save(partition)
     tables = [
-        _write_table(settings.out / "assignment.csv", "row", result.partition.assignment),
-        _write_table(settings.out / "owners.csv", "column", result.owners),
+        write_table(settings.out / name, [what, "part"], enumerate(parts.tolist()))
+        for name, what, parts in (
+            ("assignment.csv", "row", result.partition.assignment),
+            ("owners.csv", "column", result.owners),
+        )
     ]
     used = {name: value for name, value in vars(settings).items() if name not in UNUSED}
     asked = {**used, "memory_limit": memory_limit}
@@ -136,11 +136,3 @@ def _draw(album: Album, result: ParsaResult) -> None:
         caption="Left: features by the number of parts that need one. Right: features that each "
         "part needs: what it holds in memory.",
     )
-
-
-def _write_table(path: Path, what: str, parts: np.ndarray) -> Path:
-    with text_file(path) as file:
-        writer = csv.writer(file)
-        writer.writerow([what, "part"])
-        writer.writerows(enumerate(parts.tolist()))
-    return path

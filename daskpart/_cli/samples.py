@@ -71,23 +71,6 @@ class SampleSet(NamedTuple):
         return SampleSet(self.X[kept], self.y[kept]), SampleSet(self.X[held], self.y[held])
 
 
-class ReadSamples(NamedTuple):
-    """What was read.
-
-    Attributes
-    ----------
-    train : SampleSet
-    test : SampleSet or None
-        Of the file to judge by.
-    names : ndarray of str, or None
-        Of the features, where a table gives them.
-    """
-
-    train: SampleSet
-    test: SampleSet | None
-    names: NDArray[Any] | None
-
-
 def check_samples(source: str, given: dict[str, Any]) -> None:
     """Refuse options of reading that this file, or others of them, leave without use."""
     from daskpart.readers.example_tables import is_table
@@ -98,8 +81,10 @@ def check_samples(source: str, given: dict[str, Any]) -> None:
         refuse(("label",), f"{source} is no table, each line begins with its label")
 
 
-def read_samples(source: str, test: str | None, label: str | None, reader: str) -> ReadSamples:
-    """Samples of a file, and of the file to judge by.
+def read_samples(
+    source: str, test: str | None, label: str | None, reader: str
+) -> tuple[SampleSet, SampleSet | None, NDArray[Any] | None]:
+    """Samples of a file, of the file to judge by, and what a table calls its features.
 
     Parameters
     ----------
@@ -120,18 +105,18 @@ def read_samples(source: str, test: str | None, label: str | None, reader: str) 
         if label is None and is_table(path):
             raise InputError(f"{path} is a table: say which column is to be learnt, --label COLUMN")
     by_ranks = reader == "ranks" or (reader == "auto" and _is_large(paths))
+    names = None
     if label is None and not by_ranks:
-        return _of_sets([SampleSet(*each) for each in read_numbered_alike(*paths)], None)
-    files = _surveyed(paths, label)
-    names = None if files[0].feature_names is None else np.array(files[0].feature_names)
-    if by_ranks:
-        return _of_sets([SampleSet(file, None) for file in files], names)
-    read = [file.examples_of(range(len(file.blocks))) for file in files]
-    return _of_sets([SampleSet(*each) for each in read], names)
-
-
-def _of_sets(sets: list[SampleSet], names: NDArray[Any] | None) -> ReadSamples:
-    return ReadSamples(sets[0], sets[1] if len(sets) > 1 else None, names)
+        sets = [SampleSet(*each) for each in read_numbered_alike(*paths)]
+    else:
+        files = _surveyed(paths, label)
+        if files[0].feature_names is not None:
+            names = np.array(files[0].feature_names)
+        if by_ranks:
+            sets = [SampleSet(file, None) for file in files]
+        else:
+            sets = [SampleSet(*file.examples_of(range(len(file.blocks)))) for file in files]
+    return sets[0], sets[1] if len(sets) > 1 else None, names
 
 
 def _is_large(paths: list[str]) -> bool:

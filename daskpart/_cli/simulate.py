@@ -41,6 +41,7 @@ from daskpart.connectivity import Connectivity
 from daskpart.containers.dask_blocks import cut_by_part
 from daskpart.data_models import DataModel, build, rebuild
 from daskpart.errors import InputError, ReadError
+from daskpart.partitions import WITHOUT_ROWS
 
 from .cut import check_objective
 from .files import place_for
@@ -218,7 +219,7 @@ def _connectivities(
     if cut.partition is not None:
         given = load_parts(cut.partition)
         model = rebuild(loaded, given, cut.model, random_state=cut.random_state)
-        _refuse_edges(model)
+        _refuse_without_rows(model)
         if parts and set(parts) != {given.n_parts}:
             raise InputError(
                 f"{cut.partition} has {given.n_parts} parts: leave out the number of ranks"
@@ -230,7 +231,7 @@ def _connectivities(
     else:
         most = max(parts or (8,))
         model = build(loaded, cut.model, n_parts=most, random_state=cut.random_state)
-        _refuse_edges(model)
+        _refuse_without_rows(model)
         check_objective(cut.method, model)
         partitions = [
             daskpart.partition(
@@ -244,11 +245,12 @@ def _connectivities(
         yield connectivity.with_random_owners(cut.random_state)
 
 
-def _refuse_edges(model: DataModel) -> None:
-    if model.name == "graph":
+def _refuse_without_rows(model: DataModel) -> None:
+    if model.name in WITHOUT_ROWS:
+        shared = "edges" if model.name == "graph" else "nets of mini-batches that were drawn"
         raise InputError(
-            "parts of the model 'graph' share edges, which are no rows that could be sent: take "
-            "another --model, such as column-net-self-loops"
+            f"parts of the model {model.name!r} share {shared}, which are no rows that could be "
+            "sent: take another --model, such as column-net-self-loops"
         )
 
 

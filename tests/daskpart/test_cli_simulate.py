@@ -240,12 +240,16 @@ def test_what_cannot_be_simulated(arguments, words, run_cli, capsys):
     assert words in " ".join(capsys.readouterr().err.split())
 
 
-def test_edges_are_no_rows_that_could_be_sent(tmp_path, run_cli, capsys):
+@pytest.mark.parametrize(
+    ("model", "shared"),
+    [("graph", "edges"), ("stochastic", "nets of mini-batches that were drawn")],
+)
+def test_what_is_no_row_cannot_be_sent(model, shared, tmp_path, run_cli, capsys):
     path = tmp_path / "A.npz"
     scipy.sparse.save_npz(path, scipy.sparse.eye_array(8, k=1, format="csr"))
-    assert run_cli("simulate", "expand", path, "--model", "graph", "--parts", 2) == 2
+    assert run_cli("simulate", "expand", path, "--model", model, "--parts", 2) == 2
     told = capsys.readouterr()
-    assert "share edges, which are no rows" in told.err and "cutting" not in told.err
+    assert f"share {shared}, which are no rows" in told.err and "cutting" not in told.err
 
 
 def test_a_partition_of_another_number_of_parts(rating_file, tmp_path, run_cli, capsys):
