@@ -28,19 +28,10 @@ from daskpart.errors import ReadError
 
 from .streams import first_lines, head, plain_name
 
-FORMATS = {
-    "ratings": "user, item, rating, timestamp in lines (u.data, ratings.dat, ratings.csv)",
-    "adjacency": "user item item ... in lines",
-    "edges": "source, target, weight in lines",
-    "mtx": "Matrix Market",
-    "npz": "scipy.sparse.save_npz, sparse.save_npz, or a graph with adj_indptr",
-    "tns": "FROSTT tensor: an index a mode and the value, in lines",
-    "libsvm": "label index:value index:value ... in lines",
-    "parquet": "a frame with user, item, rating columns, or source, target, weight",
-    "hgr": "hMETIS hypergraph: a net in a line",
-    "patoh": "PaToH hypergraph: a net in a line, then the weights",
-    "metis": "METIS graph: the neighbours of a vertex in a line",
-}
+FORMATS = (
+    "ratings", "adjacency", "edges", "mtx", "npz", "tns", "libsvm", "parquet", "hgr", "patoh",
+    "metis",
+)  # fmt: skip
 _CERTAIN_SUFFIXES = {
     ".mtx": "mtx", ".mm": "mtx", ".npz": "npz", ".tns": "tns", ".libsvm": "libsvm",
     ".svm": "libsvm", ".svmlight": "libsvm", ".parquet": "parquet", ".pq": "parquet",
@@ -116,7 +107,7 @@ def detect(
     table: str | None = None,
     columns_named: bool = False,
 ) -> str:
-    """The format of a file, a key of `FORMATS`; where it is not clear, those `among` are offered.
+    """The format of a file, one of `FORMATS`; where it is not clear, those `among` are offered.
 
     Lines of a few cells may be ratings or edges: where the reader knows which, `table` says so. So
     may a table of many, by its suffix, of which the caller has named the columns that matter.

@@ -18,7 +18,8 @@ import dask
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.checks import finite_number, random_generator
+from daskpart._floor.checks import fraction as checked_fraction
+from daskpart._floor.checks import random_generator
 from daskpart._floor.hashing import row_keys
 from daskpart.errors import InputError
 
@@ -71,9 +72,7 @@ def split(
     file: ExamplesFile, fraction: float, random_state: Any, client: Any
 ) -> tuple[ExamplesFile, ExamplesFile]:
     """The rows that are not drawn, and those that are; see `ExamplesFile.split`."""
-    share = finite_number(fraction, "fraction", above=True)
-    if share >= 1:
-        raise InputError(f"fraction is {fraction!r}: give a share of the rows, between 0 and 1")
+    share = checked_fraction(fraction, "fraction")
     seed = int(random_generator(random_state).integers(2**63))
     count = dask.delayed(counted_blocks, pure=False)
     both = [DrawnRows(file, share, seed, drawn) for drawn in (False, True)]

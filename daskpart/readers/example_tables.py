@@ -35,7 +35,7 @@ from .streams import (
     plain_name,
     refuse_no_text,
 )
-from .text_labels import cut_labels, first_label, is_text, numbered, refuse_others
+from .text_labels import cut_labels, first_label, is_text, numbered
 
 _PARQUET = (".parquet", ".pq")
 _NAMES_OF_INDEX = ("", "Unnamed: 0")  # as to_csv writes it, and as read_csv calls it then
@@ -87,7 +87,7 @@ class Table:
         is_label = np.arange(len(found.numbers)) % self.n_columns == self.label
         labels = found.values(is_label, "label", np.dtype(np.float64))
         values = found.values(~is_label, "value", wanted.dtype)
-        refuse_labels(found, labels, wanted)
+        refuse_labels(found, labels, wanted.labels)
         return self._sparse(values, labels)
 
     def _with_text(self, chunk: Chunk, wanted: Wanted) -> Rows:
@@ -95,7 +95,7 @@ class Table:
         cut, labels = cut_labels(chunk, self.separators, self.label, self.n_columns)
         found = rows_of(replace(cut, names=self.feature_names or ()), self.n_columns - 1)
         values = found.values(slice(None), "value", wanted.dtype)
-        refuse_others(found, labels, wanted.labels)
+        refuse_labels(found, labels, wanted.labels)
         return self._sparse(values, self._handed_on(labels, chunk.path))
 
     def _handed_on(self, labels: Any, path: str) -> Any:

@@ -333,19 +333,19 @@ def _scanned(rows: Numbers, wanted: Wanted) -> Rows:
                 f"expected feature indices up to {wanted.most_index}, as there are "
                 f"{wanted.n_features} features; found {index[beyond[0]]}",
             )
-        refuse_labels(rows, label, wanted)
+        refuse_labels(rows, label, wanted.labels)
     return found.with_rising_indices()
 
 
-def refuse_labels(rows: Numbers, labels: np.ndarray, wanted: Wanted) -> None:
+def refuse_labels(rows: Numbers, labels: np.ndarray, allowed: Sequence[Any] | None) -> None:
     """Refuse labels that may not occur, with the line of the first (ReadError)."""
-    if wanted.labels is None:
+    if allowed is None:
         return
-    strange = np.flatnonzero(~np.isin(labels, wanted.labels))
+    strange = np.flatnonzero(~np.isin(labels, allowed))
     if len(strange):
-        allowed = ", ".join(f"{each:g}" for each in wanted.labels)
-        found = labels[strange[0]]
-        rows.fail(int(strange[0]), f"expected one of the labels {allowed}; found {found:g}")
+        shown = repr if labels.dtype.kind == "U" else "{:g}".format
+        words, found = ", ".join(map(shown, allowed)), shown(labels[strange[0]].item())
+        rows.fail(int(strange[0]), f"expected one of the labels {words}; found {found}")
 
 
 def _refuse_repeats(rows: Numbers, index_rows: np.ndarray, index: np.ndarray) -> None:

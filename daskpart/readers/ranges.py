@@ -47,6 +47,7 @@ from .streams import (
     location,
     opened,
     refuse_no_text,
+    stored_bytes,
 )
 from .text_labels import values_of
 from .unchanged import changed, rows_checksum, unchanged
@@ -233,10 +234,8 @@ class ExamplesFile:
         if self.drawn is not None:
             for number, rows in zip(blocks, self.drawn.whole.rows_by_block(blocks), strict=True):
                 yield rows.where(self.drawn.mask(range(number, number + 1)))
-        elif self.is_compressed:  # the chunks of the survey again
-            chunks = chunks_between(
-                self.path, self.blocks[0].start, None, separators=_separators(self.wanted)
-            )
+        elif self.is_compressed:
+            chunks = _chunks_of_blocks(self.path, self.blocks, _separators(self.wanted))
             rows = None
             for chunk in unchanged(self.path, chunks, self.blocks):
                 if rows is not None:  # who asks for the next chunk has this one looked at
@@ -401,12 +400,12 @@ def survey(
         group = dask.delayed(survey_group, pure=False)
         tasks = [group(place, n, pair, wanted) for n, pair in enumerate(pairwise(ends))]
     elif is_compressed(place):
-        tasks = [step(place, begin, None, wanted)]
+        size = stored_bytes(place) or CHUNK_BYTES * _LEAST_BLOCKS
+        tasks = [step(place, begin, None, wanted, _block_bytes(size))]
     else:
         size = text_size(place)
         borders = np.linspace(begin, size, size // _SURVEY_BYTES + 2).astype(int).tolist()
-        block_bytes = max(1, min(CHUNK_BYTES, size // _LEAST_BLOCKS))
-        tasks = [step(place, *pair, wanted, block_bytes) for pair in pairwise(borders)]
+        tasks = [step(place, *pair, wanted, _block_bytes(size)) for pair in pairwise(borders)]
     if client is not None:
         found = client.gather(client.compute(tasks))
     else:
@@ -560,15 +559,37 @@ def chunks_between(
         if start:  # the line that the byte before it is in belongs to the range before
             at += len(stream.readline())
         while stop is None or at < stop:
-            lines = stream.read(chunk_bytes if stop is None else min(chunk_bytes, stop - at))
+            n_bytes = chunk_bytes if stop is None else min(chunk_bytes, stop - at)
+            lines = _whole_lines(stream, n_bytes, at)
             if not lines:
                 return
-            if not lines.endswith(b"\n"):
-                lines += stream.readline()
-            if not at and lines.startswith(BYTE_ORDER_MARK):
-                lines = b" " * len(BYTE_ORDER_MARK) + lines[len(BYTE_ORDER_MARK) :]
             yield Chunk(path, lines, apart, None, start=at)
             at += len(lines)
+
+
+def _chunks_of_blocks(path: str, blocks: Sequence[Block], separators: str) -> Iterator[Chunk]:
+    """The text of consecutive blocks, a chunk each; the file is unpacked once."""
+    apart = apart_by(separators)
+    with opened(path) as stream:
+        stream.seek(blocks[0].start)
+        for block in blocks:
+            lines = _whole_lines(stream, block.stop - block.start, block.start)
+            yield Chunk(path, lines, apart, None, start=block.start)
+
+
+def _whole_lines(stream: Any, n_bytes: int, at: int) -> bytes:
+    """So much of a stream that is at a byte `at`, and the rest of the last line; no mark before."""
+    lines = stream.read(n_bytes)
+    if lines and not lines.endswith(b"\n"):
+        lines += stream.readline()
+    if not at and lines.startswith(BYTE_ORDER_MARK):
+        lines = b" " * len(BYTE_ORDER_MARK) + lines[len(BYTE_ORDER_MARK) :]
+    return lines
+
+
+def _block_bytes(size: int) -> int:
+    """Text of a block: of a small file less, so that there is some for each of several ranks."""
+    return max(1, min(CHUNK_BYTES, size // _LEAST_BLOCKS))
 
 
 def text_size(path: str) -> int:

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import fsspec
 from fsspec.compression import compr
@@ -146,16 +146,25 @@ def _compressed(file: IO[bytes], path: str | os.PathLike[str]) -> Iterator[IO[by
         yield stream
 
 
+def stored_bytes(path: str | os.PathLike[str]) -> int | None:
+    """Bytes of a file as it lies there, packed or not; None where its place does not tell."""
+    system, inside = _located(path)
+    return system.size(inside)
+
+
 def _open_file(path: str | os.PathLike[str], mode: str) -> OpenFile:
+    system, inside = _located(path)
+    return OpenFile(system, inside, mode, compression=_compression_of(path))
+
+
+def _located(path: str | os.PathLike[str]) -> tuple[Any, str]:
+    """The file system of a path or an address, and what the file is called there."""
     place = os.fspath(path)
     try:
         # not by its name alone: fsspec reads more into "::" and "*" than a file name means
-        system, inside = (
-            url_to_fs(place) if _is_address(place) else (fsspec.filesystem("file"), place)
-        )
+        return url_to_fs(place) if _is_address(place) else (fsspec.filesystem("file"), place)
     except (ImportError, ValueError) as error:
         raise InputError(f"{path}: {error}") from error
-    return OpenFile(system, inside, mode, compression=_compression_of(place))
 
 
 def _compression_of(path: str | os.PathLike[str]) -> str | None:

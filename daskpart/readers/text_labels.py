@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from daskpart.errors import ReadError
 
 from .detection import is_number
-from .scanning import Chunk, Rows
+from .scanning import Chunk
 
 _TRUE = ("True", "TRUE", "true")
 _REMARKS = ("#", "%")
@@ -128,14 +128,3 @@ def values_of(known: Sequence[str]) -> NDArray[np.str_] | NDArray[np.bool_]:
     if all(label in _BOOLS for label in known):
         return np.array([label in _TRUE for label in known])
     return np.array(known, str)
-
-
-def refuse_others(rows: Rows, labels: NDArray[np.str_], allowed: Sequence[str] | None) -> None:
-    """Refuse labels that may not occur, with the line of the first (ReadError)."""
-    if allowed is None:
-        return
-    strange = np.flatnonzero(~np.isin(labels, allowed))
-    if len(strange):
-        found = str(labels[strange[0]])
-        words = ", ".join(map(repr, allowed))
-        rows.fail(int(strange[0]), f"expected one of the labels {words}; found {found!r}")

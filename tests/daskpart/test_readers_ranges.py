@@ -238,6 +238,15 @@ def test_real_files(shared_data):
         assert data.data.tobytes() == whole.data.data.tobytes()
 
 
+@pytest.mark.parametrize("compression", sorted(OPENERS))
+def test_of_a_small_file_each_of_several_ranks_has_some(tmp_path, compression):
+    path = write(tmp_path / f"x.libsvm{compression}", b"1 1:1 2:5\n-1 3:2\n" * 999)
+    file = survey(path)
+    sizes = [len(piece.target) for piece in file.pieces(5).compute()]
+    assert sum(sizes) == 1998 and min(sizes) > 300
+    assert sum(len(rows.labels) for rows in file.rows_by_block(range(len(file.blocks)))) == 1998
+
+
 @pytest.mark.parametrize("compression", ["", ".gz"])
 @pytest.mark.parametrize(
     ("before", "after"),
