@@ -34,8 +34,9 @@ from ._floor.checks import (
     require_partition,
     whole_number,
 )
-from ._floor.tables import html_table, text_table
-from ._incidence import group, group_pairs
+from ._floor.sums import sums_by_key
+from ._floor.tables import ShownAsTable
+from ._incidence import group_pairs
 from .containers.dask_blocks import dask_inside, item_parts
 from .errors import InputError
 
@@ -47,8 +48,8 @@ _LARGEST_RHO = 1024  # powers are whole numbers of any length
 _ARRAYS = ("pointer", "parts", "counts", "costs")
 
 
-@dataclass(frozen=True, eq=False)
-class RankVolume:
+@dataclass(frozen=True, eq=False, repr=False)
+class RankVolume(ShownAsTable):
     """What each rank sends and receives in one expand or one reduce.
 
     Parameters
@@ -89,15 +90,13 @@ class RankVolume:
             "messages received, maximum": int(self.messages_received.max()),
         }
 
-    def __repr__(self) -> str:
-        return text_table(f"RankVolume of {self.operation}", self.to_dict())
-
-    def _repr_html_(self) -> str:
-        return html_table(f"Volume of {self.operation}", self.to_dict())
+    @property
+    def _title(self) -> str:
+        return f"RankVolume of {self.operation}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Connectivity:
+class Connectivity(ShownAsTable):
     """Item → parts in compressed rows, with pin counts, costs and (if given) one owner an item.
 
     Parameters
@@ -361,10 +360,8 @@ class Connectivity:
                 "rank_volume needs owners: call with_random_owners(), with_packed_owners() "
                 "or with_owners(...) first"
             )
-        items = np.arange(self.n_items, dtype=np.int32)
-        _, by_owner = group(self.owners + np.int32(1), items, self.n_parts + 1)
         send, receive, sent, received = _metrics.expand_volume(
-            self.pointer, self.parts, self.owners, by_owner, self.n_parts
+            self.pointer, self.parts, self.owners, self.n_parts
         )
         if operation == "reduce":
             return RankVolume(operation, receive, send, received, sent)
@@ -400,7 +397,7 @@ class Connectivity:
         }
 
     def _cost_by_connectivity(self) -> NDArray[np.int64]:
-        return _metrics.cost_by_connectivity(self.pointer, self.costs, self.n_parts + 1)
+        return sums_by_key(np.diff(self.pointer), self.costs, self.n_parts + 1)
 
     def _cut_levels(self) -> list[tuple[int, int]]:
         """(λ, summed cost) for λ = 2, 3, …, as Python integers: powers of them cannot overflow."""
@@ -415,9 +412,3 @@ class Connectivity:
         return same and self.n_parts == other.n_parts and np.array_equal(self.owners, other.owners)
 
     __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return text_table("Connectivity", self.to_dict())
-
-    def _repr_html_(self) -> str:
-        return html_table("Connectivity", self.to_dict())

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from ._floor.archive import opened_npz
 from ._floor.atomic import replacing
 from ._floor.checks import amounts, one_of, whole_number, whole_numbers
-from ._floor.tables import html_table, text_table
+from ._floor.tables import ShownAsTable
 from ._incidence import first_bad_pin, group, transpose
 from .containers.dask_blocks import column_nets, dask_inside
 from .containers.matrix import as_graph_matrix, as_matrix
@@ -34,7 +34,7 @@ _ARRAYS = ("net_pointer", "pins", "vertex_weights", "net_costs")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Hypergraph:
+class Hypergraph(ShownAsTable):
     """A hypergraph in compressed rows. `from_nets` checks its input; this constructor trusts it.
 
     Parameters
@@ -252,7 +252,7 @@ class Hypergraph:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def _summary(self) -> dict[str, Any]:
+    def _rows(self) -> dict[str, Any]:
         sizes = np.diff(self.net_pointer)
         return {
             "vertices": self.n_vertices,
@@ -262,12 +262,6 @@ class Hypergraph:
             "largest net": int(sizes.max(initial=0)),
             "nets of fewer than two pins": int(np.count_nonzero(sizes < 2)),
         }
-
-    def __repr__(self) -> str:
-        return text_table("Hypergraph", self._summary())
-
-    def _repr_html_(self) -> str:
-        return html_table("Hypergraph", self._summary())
 
 
 def _pattern(matrix: Any) -> tuple[NDArray[np.int32], NDArray[np.int32], tuple[int, int]]:

@@ -20,7 +20,7 @@ from ._floor.archive import opened_npz
 from ._floor.atomic import replacing
 from ._floor.checks import amounts, as_array, require_like, whole_number
 from ._floor.sums import sums_by_key
-from ._floor.tables import html_table, text_table
+from ._floor.tables import ShownAsTable
 from ._incidence import group
 from .connectivity import Connectivity
 from .errors import InputError
@@ -34,25 +34,20 @@ WITHOUT_ROWS = ("graph", "stochastic")
 _TOLD = ("method", "objective", "model", "engine", "epsilon", "random_state", "seconds")
 
 
-@dataclass(frozen=True)
-class PartitionReport:
+@dataclass(frozen=True, repr=False)
+class PartitionReport(ShownAsTable):
     """Balance of a partition and, where the hypergraph is known, its metrics. Prints as a table."""
 
     values: dict[str, Any]
+    _title = "Partition report"
 
     def to_dict(self) -> dict[str, Any]:
         """Name → value."""
         return dict(self.values)
 
-    def __repr__(self) -> str:
-        return text_table("Partition report", self.values)
-
-    def _repr_html_(self) -> str:
-        return html_table("Partition report", self.values)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Partition:
+class Partition(ShownAsTable):
     """An assignment of vertices to parts.
 
     Parameters
@@ -301,11 +296,8 @@ class Partition:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __repr__(self) -> str:
-        return text_table("Partition", self.report().to_dict())
-
-    def _repr_html_(self) -> str:
-        return html_table("Partition", self.report().to_dict())
+    def _rows(self) -> dict[str, Any]:
+        return self.report().to_dict()
 
 
 def _checked_assignment(assignment: ArrayLike, n_parts: int) -> NDArray[np.int32]:

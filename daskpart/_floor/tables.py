@@ -66,6 +66,26 @@ def html_table(title: str, rows: Mapping[str, Any]) -> str:
     return f"<table>{caption}<tbody>{body}</tbody></table>"
 
 
+class ShownAsTable:
+    """Shows itself, in text and in a notebook, as a table of `to_dict` under its class's name.
+
+    A subclass with another title or other rows says so by `_title` and `_rows`.
+    """
+
+    @property
+    def _title(self) -> str:
+        return type(self).__name__
+
+    def _rows(self) -> Mapping[str, Any]:
+        return self.to_dict()  # type: ignore[attr-defined]
+
+    def __repr__(self) -> str:
+        return text_table(self._title, self._rows())
+
+    def _repr_html_(self) -> str:
+        return html_table(self._title, self._rows())
+
+
 def text_lines(table: Table) -> list[str]:
     """The table as lines of one width a column, two spaces between columns."""
     columns = list(zip(*table, strict=True))

@@ -19,7 +19,6 @@ import numpy as np
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from numpy.typing import NDArray
 
-from daskpart._floor.kernels import kernel
 from daskpart._floor.rank_tasks import List, PinnedTask, Task, TaskRef
 from daskpart._incidence import transpose
 from daskpart.errors import InputError
@@ -127,7 +126,10 @@ def column_nets(
     net_pointer = np.concatenate([[0], np.cumsum(sizes)])
     pins, following = np.empty(int(net_pointer[-1]), np.int32), net_pointer[:-1].copy()
     for (top, left), (pointer, rows, _) in zip(corners, found, strict=True):
-        _put(pointer, rows, top, left, following, pins)
+        # behind those of the chunks above, so that the pins of a net stay sorted
+        own, sizes = slice(left, left + len(pointer) - 1), np.diff(pointer)
+        pins[np.arange(len(rows)) + np.repeat(following[own] - pointer[:-1], sizes)] = rows + top
+        following[own] += sizes
     return net_pointer, pins, weights
 
 
@@ -169,17 +171,6 @@ def _merged(pieces: list[Any]) -> Any:
             merge(pieces[start : start + _FAN_IN]) for start in range(0, len(pieces), _FAN_IN)
         ]
     return pieces[0]
-
-
-@kernel
-def _put(
-    pointer: NDArray, rows: NDArray, top: int, left: int, following: NDArray, pins: NDArray
-) -> None:
-    """Append a chunk's pins to the nets; chunks come from the top, so that pins stay sorted."""
-    for column in range(len(pointer) - 1):
-        for position in range(pointer[column], pointer[column + 1]):
-            pins[following[left + column]] = rows[position] + top
-            following[left + column] += 1
 
 
 def dask_inside(data: Any) -> Any:

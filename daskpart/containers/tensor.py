@@ -26,7 +26,7 @@ import scipy.sparse
 import sparse
 
 from daskpart._floor.checks import as_array, one_of, require_like, several, whole_numbers
-from daskpart._floor.tables import html_table, text_table
+from daskpart._floor.tables import ShownAsTable
 from daskpart._floor.words import listed, not_read
 from daskpart.errors import DaskpartWarning, InputError
 
@@ -62,7 +62,7 @@ _ACCEPTED = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LabelledTensor:
+class LabelledTensor(ShownAsTable):
     """A sparse tensor in row-major order. `as_tensor` checks its input; this constructor trusts it.
 
     Parameters
@@ -112,15 +112,9 @@ class LabelledTensor:
 
         return xarray.DataArray(self.to_coo(), coords=self.labels, dims=self.dims)
 
-    def _summary(self) -> dict[str, Any]:
+    def _rows(self) -> dict[str, Any]:
         extents = dict(zip(self.dims, self.shape, strict=True))
         return {**extents, "nonzeros": self.nnz, "type": str(self.values.dtype)}
-
-    def __repr__(self) -> str:
-        return text_table("LabelledTensor", self._summary())
-
-    def _repr_html_(self) -> str:
-        return html_table("LabelledTensor", self._summary())
 
 
 def as_tensor(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.checks import require_partition
-from daskpart._floor.tables import html_table, text_table
+from daskpart._floor.tables import ShownAsTable
 from daskpart.connectivity import Connectivity
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DataModel:
+class DataModel(ShownAsTable):
     """A hypergraph of data, with what it was made of. `daskpart.partition` takes it as data.
 
     Parameters
@@ -136,7 +136,7 @@ class DataModel:
             self.hypergraph.n_vertices, "the model", shape=self.shape, nnz=self.nnz
         )
 
-    def _summary(self) -> dict[str, Any]:
+    def _rows(self) -> dict[str, Any]:
         hypergraph = self.hypergraph
         sizes = {
             "vertices": hypergraph.n_vertices,
@@ -145,8 +145,6 @@ class DataModel:
         }
         return {name: value for name, value in self.info.items() if name != "model"} | sizes
 
-    def __repr__(self) -> str:
-        return text_table(f"DataModel {self.name}", self._summary())
-
-    def _repr_html_(self) -> str:
-        return html_table(f"DataModel {self.name}", self._summary())
+    @property
+    def _title(self) -> str:
+        return f"DataModel {self.name}"

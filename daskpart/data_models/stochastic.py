@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from daskpart._floor.checks import whole_number
+from daskpart._floor.checks import finite_number, whole_number
 from daskpart.containers.matrix import as_matrix
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph, from_incidence
@@ -123,8 +123,7 @@ def stochastic(
     chosen = _tenth_or_two(n_vertices) if sampler is None else sampler
     if not hasattr(chosen, "draw"):
         raise InputError(f"sampler is {sampler!r}: give a VertexSampler, or what has its method")
-    if not (isinstance(coverage, int | float) and 0 <= coverage < math.inf):
-        raise InputError(f"coverage is {coverage!r}: give a number of at least 0")
+    finite_number(coverage, "coverage")
     graph, generator = Adjacency.of(entries), np.random.default_rng(seed)
     edges_needed = coverage * len(graph.neighbours)
     layers: list[Layer] = []

@@ -19,17 +19,17 @@ sparse tensor decomposition", IEEE TPDS 32(1), 2021.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.checks import whole_number
-from daskpart._floor.kernels import kernel
-from daskpart._incidence import transpose
+from daskpart._incidence import group
 from daskpart.containers.tensor import LabelledTensor, as_tensor
 from daskpart.errors import InputError
-from daskpart.hypergraph import Hypergraph
+from daskpart.hypergraph import Hypergraph, from_incidence
 
 from .model import DataModel
 
@@ -58,20 +58,22 @@ def fine_grain(tensor: Any, *, row_length: int = 1) -> DataModel:
 
     Notes
     -----
-    Two passes over the coordinates; memory is that of the pins and 8 bytes a nonzero for weights.
+    A counting sort a mode; memory is that of the pins and 8 bytes a nonzero for weights.
     """
-    entries, offsets, costs = _checked(tensor, row_length)
+    entries, _, costs = _checked(tensor, row_length)
     nonzeros = np.arange(entries.nnz, dtype=np.int32)
-    pointer = np.zeros(len(costs) + 1, np.int64)
-    np.cumsum(_slice_sizes(entries), out=pointer[1:])
+    modes = zip(entries.coordinates, entries.shape, strict=True)
+    by_index = [group(index, nonzeros, extent) for index, extent in modes]
+    sizes = np.concatenate([np.diff(pointer) for pointer, _ in by_index])
     hypergraph = Hypergraph(
         n_vertices=entries.nnz,
-        net_pointer=pointer,
-        pins=_nonzeros_by_net(entries.coordinates, offsets, pointer),
+        net_pointer=np.concatenate([[0], np.cumsum(sizes)]),
+        pins=np.concatenate([pins for _, pins in by_index]),
         vertex_weights=np.ones(entries.nnz, np.int64),
         net_costs=costs,
     )
-    return _model("fine-grain", hypergraph, nonzeros, entries, row_length)
+    shape, nnz = entries.shape, entries.nnz
+    return DataModel(hypergraph, "fine-grain", shape, nnz, nonzeros, entries, row_length)
 
 
 def medium_grain(tensor: Any, *, row_length: int = 1) -> DataModel:
@@ -84,40 +86,23 @@ def medium_grain(tensor: Any, *, row_length: int = 1) -> DataModel:
 
     Notes
     -----
-    Counting passes over the coordinates; memory is that of the coordinates, and of the pins.
+    Counting sorts of the pins; memory is some three times theirs.
     """
     entries, offsets, costs = _checked(tensor, row_length)
-    sizes = _slice_sizes(entries)
-    longest_first = np.argsort(-np.array(entries.shape), kind="stable")
-    slice_of = _smallest_slice(entries.coordinates, offsets, sizes, longest_first)
+    nets = entries.coordinates + offsets[:, None].astype(np.int32)
+    slice_of = _smallest_slice(nets, entries.shape)
     weights = np.bincount(slice_of, minlength=len(costs))
     joined = weights > 0
     number = np.cumsum(joined, dtype=np.int32) - np.int32(1)
     vertex_of, weights = number[slice_of], weights[joined]
-    nets = _nets_by_vertex(entries.coordinates, offsets, vertex_of, weights)
-    vertex_pointer = np.zeros(len(weights) + 1, np.int64)
-    np.cumsum(weights * entries.n_modes, out=vertex_pointer[1:])
-    net_pointer, pins = transpose(vertex_pointer, nets, len(costs))
-    hypergraph = Hypergraph(len(weights), net_pointer, pins, weights.astype(np.int64), costs)
-    return _model("medium-grain", hypergraph, vertex_of, entries, row_length)
-
-
-def _model(
-    name: str,
-    hypergraph: Hypergraph,
-    vertex_of: NDArray[np.int32],
-    tensor: LabelledTensor,
-    row_length: int,
-) -> DataModel:
-    return DataModel(
-        hypergraph,
-        name,
-        shape=tensor.shape,
-        nnz=tensor.nnz,
-        vertex_of=vertex_of,
-        tensor=tensor,
-        row_length=row_length,
+    pins_of = np.tile(vertex_of, entries.n_modes)
+    hypergraph = replace(
+        from_incidence(pins_of, nets.ravel(), len(weights), len(costs)),
+        vertex_weights=weights.astype(np.int64),
+        net_costs=costs,
     )
+    shape, nnz = entries.shape, entries.nnz
+    return DataModel(hypergraph, "medium-grain", shape, nnz, vertex_of, entries, row_length)
 
 
 def _checked(
@@ -135,52 +120,11 @@ def _checked(
     return entries, offsets[:-1], np.full(int(offsets[-1]), cost, np.int64)
 
 
-def _slice_sizes(tensor: LabelledTensor) -> NDArray[np.int64]:
-    """Nonzeros of each index of each mode, int64[n_nets]."""
-    modes = zip(tensor.coordinates, tensor.shape, strict=True)
-    return np.concatenate([np.bincount(index, minlength=extent) for index, extent in modes])
-
-
-@kernel
-def _nonzeros_by_net(coordinates: NDArray, offsets: NDArray, pointer: NDArray) -> NDArray:
-    """Nonzeros of every net, rising: a pass over each mode."""
-    following = pointer[:-1].copy()
-    pins = np.empty(coordinates.size, np.int32)
-    for mode in range(len(coordinates)):
-        for nonzero in range(coordinates.shape[1]):
-            net = offsets[mode] + coordinates[mode, nonzero]
-            pins[following[net]] = nonzero
-            following[net] += 1
-    return pins
-
-
-@kernel
-def _smallest_slice(
-    coordinates: NDArray, offsets: NDArray, sizes: NDArray, longest_first: NDArray
-) -> NDArray:
-    """The net of the smallest slice that each nonzero lies in, int32[nnz]."""
-    chosen = np.empty(coordinates.shape[1], np.int32)
-    for nonzero in range(coordinates.shape[1]):
-        best = np.int64(-1)
-        for mode in longest_first:
-            net = offsets[mode] + coordinates[mode, nonzero]
-            if best < 0 or sizes[net] < sizes[best]:
-                best = net
-        chosen[nonzero] = best
+def _smallest_slice(nets: NDArray[np.int32], shape: tuple[int, ...]) -> NDArray[np.int32]:
+    """The net of the smallest slice of each nonzero, int32[nnz]; `nets`: int32[n_modes, nnz]."""
+    sizes = np.bincount(nets.ravel())
+    first, *others = np.argsort(-np.array(shape), kind="stable")
+    chosen = nets[first]
+    for mode in others:
+        chosen = np.where(sizes[nets[mode]] < sizes[chosen], nets[mode], chosen)
     return chosen
-
-
-@kernel
-def _nets_by_vertex(
-    coordinates: NDArray, offsets: NDArray, vertex_of: NDArray, sizes: NDArray
-) -> NDArray:
-    """The nets of the nonzeros of each vertex, one after another and with repeats."""
-    n_modes = len(coordinates)
-    nets = np.empty(coordinates.size, np.int32)
-    following = np.cumsum(sizes) * n_modes
-    for nonzero in range(coordinates.shape[1] - 1, -1, -1):
-        vertex = vertex_of[nonzero]
-        following[vertex] -= n_modes
-        for mode in range(n_modes):
-            nets[following[vertex] + mode] = offsets[mode] + coordinates[mode, nonzero]
-    return nets

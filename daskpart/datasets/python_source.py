@@ -171,6 +171,7 @@ def _dataset(arrays: dict[str, np.ndarray], source: str) -> xarray.Dataset:
     skipped = unpack_text(arrays["skipped"])
     n_modules, n_identifiers = len(modules), len(identifiers)
     *where, occurrences = arrays["roles"]
+    *edges, times = arrays["imports"]
     cell = where[0].astype(np.int64) * n_identifiers + where[1]
     first = np.flatnonzero(np.append(True, cell[1:] != cell[:-1])) if len(cell) else cell
     totals = np.add.reduceat(occurrences, first) if len(cell) else occurrences
@@ -188,7 +189,7 @@ def _dataset(arrays: dict[str, np.ndarray], source: str) -> xarray.Dataset:
                 ("module", "identifier", "role"),
                 _coo(np.stack(where), occurrences, (n_modules, n_identifiers, len(ROLES))),
             ),
-            "imports": (("module", "imported"), _coo(*_split(arrays["imports"]), square)),
+            "imports": (("module", "imported"), _coo(np.stack(edges), times, square)),
             "label": ("module", labels),
         },
         coords={
@@ -205,10 +206,6 @@ def _dataset(arrays: dict[str, np.ndarray], source: str) -> xarray.Dataset:
             "skipped": skipped,
         },
     )
-
-
-def _split(entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return entries[:-1], entries[-1]
 
 
 def _coo(coords: np.ndarray, values: np.ndarray, shape: tuple[int, ...]) -> sparse.COO:

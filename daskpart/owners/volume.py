@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.checks import one_of, require_like
-from daskpart._floor.tables import html_table, text_table
+from daskpart._floor.tables import ShownAsTable
 from daskpart.connectivity import Connectivity
 from daskpart.errors import InputError
 
 from .routes import all_routes, n_dimensions
 
 
-@dataclass(frozen=True, eq=False)
-class HypercubeVolume:
+@dataclass(frozen=True, eq=False, repr=False)
+class HypercubeVolume(ShownAsTable):
     """Rows of one expand or reduce embedded in a hypercube allreduce, round by round.
 
     Made by `hypercube_volume`. Copies of one row in a message travel once (the aware embedding of
@@ -73,11 +73,9 @@ class HypercubeVolume:
             "rows sent by the busiest rank of each round, summed": self.busiest_rows,
         }
 
-    def __repr__(self) -> str:
-        return text_table(f"HypercubeVolume of {self.operation}", self.to_dict())
-
-    def _repr_html_(self) -> str:
-        return html_table(f"Hypercube volume of {self.operation}", self.to_dict())
+    @property
+    def _title(self) -> str:
+        return f"HypercubeVolume of {self.operation}"
 
 
 def hypercube_volume(

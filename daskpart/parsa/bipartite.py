@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.checks import whole_number
-from daskpart._floor.kernels import kernel
-from daskpart._floor.tables import html_table, text_table
+from daskpart._floor.distinct import distinct
+from daskpart._floor.tables import ShownAsTable
 from daskpart._incidence import group, transpose
 from daskpart.containers.matrix import as_matrix
 from daskpart.errors import InputError
@@ -74,7 +74,7 @@ class Block:
 
     def taken(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """``(pointer, parameters)`` of some data of the block, with the numbers of the whole."""
-        pointer, local = _taken(self.pointer, self.local, places)
+        pointer, local = taken_rows(self.pointer, self.local, places)
         return pointer, self.parameters[local]
 
     def transposed(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -83,7 +83,7 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Bipartite:
+class Bipartite(ShownAsTable):
     """Data nodes U and parameter nodes V in compressed rows; the other direction on first use.
 
     The constructor trusts its input; the class methods check theirs.
@@ -182,7 +182,7 @@ class Bipartite:
 
     def select(self, data: NDArray[np.int32]) -> Block:
         """These data, rising, as a block."""
-        taken = _taken(self.data_pointer, self.parameters, data)
+        taken = taken_rows(self.data_pointer, self.parameters, data)
         return block_of(data, taken[0], taken[1], self.n_parameters)
 
     def blocks(self, n_blocks: int, random_state: int = 0) -> MemoryBlocks:
@@ -208,12 +208,6 @@ class Bipartite:
         return self.n_parameters == other.n_parameters and all(same)
 
     __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return text_table("Bipartite", self.to_dict())
-
-    def _repr_html_(self) -> str:
-        return html_table("Bipartite", self.to_dict())
 
 
 class MemoryBlocks:
@@ -300,63 +294,32 @@ def block_of(
     n_parameters: int,
 ) -> Block:
     """A block from edges that still have the numbers of the whole."""
-    if _SPARSE_TOUCH * len(parameters) < n_parameters:  # less memory than a mark a parameter
-        touched, local = np.unique(parameters, return_inverse=True)
-        return Block(data, pointer, local.astype(np.int32), touched.astype(np.int32))
-    local, touched = _renumbered(parameters, n_parameters)
-    return Block(data, pointer, local, touched)
+    touched = distinct(parameters, n_parameters)
+    if _SPARSE_TOUCH * len(parameters) < n_parameters:  # less memory than a place a parameter
+        local = np.searchsorted(touched, parameters)
+    else:
+        place = np.empty(n_parameters, np.int32)
+        place[touched] = np.arange(len(touched))
+        local = place[parameters]
+    return Block(data, pointer, local.astype(np.int32, copy=False), touched.astype(np.int32))
 
 
 def sorted_within(pointer: NDArray[np.int64], parameters: NDArray[np.int32]) -> NDArray[np.int32]:
     """The same edges with the parameters of each datum rising."""
-    if not len(parameters) or not _falls_within(pointer, parameters):
+    falls = np.diff(parameters) <= 0
+    starts = pointer[(pointer > 0) & (pointer < len(parameters))]
+    falls[starts - 1] = False  # from one datum to the next
+    if not falls.any():
         return parameters
     owner = np.repeat(np.arange(len(pointer) - 1), np.diff(pointer))
     return parameters[np.lexsort((parameters, owner))]
 
 
-@kernel
-def _falls_within(pointer: NDArray, parameters: NDArray) -> bool:
-    for row in range(len(pointer) - 1):
-        for position in range(pointer[row] + 1, pointer[row + 1]):
-            if parameters[position] <= parameters[position - 1]:
-                return True
-    return False
-
-
-@kernel
-def _renumbered(parameters: NDArray, n_parameters: int) -> tuple[NDArray, NDArray]:
-    """Positions among the touched parameters, and which those are."""
-    place = np.zeros(n_parameters, np.int32)
-    for parameter in parameters:
-        place[parameter] = 1
-    n_touched = 0
-    for parameter in range(n_parameters):
-        if place[parameter]:
-            place[parameter] = n_touched
-            n_touched += 1
-        else:
-            place[parameter] = -1
-    touched = np.empty(n_touched, np.int32)
-    for parameter in range(n_parameters):
-        if place[parameter] >= 0:
-            touched[place[parameter]] = parameter
-    local = np.empty(len(parameters), np.int32)
-    for position in range(len(parameters)):
-        local[position] = place[parameters[position]]
-    return local, touched
-
-
-@kernel
-def _taken(pointer: NDArray, parameters: NDArray, rows: NDArray) -> tuple[NDArray, NDArray]:
+def taken_rows(
+    pointer: NDArray[np.int64], parameters: NDArray[Any], rows: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Compressed rows of these rows alone."""
-    taken_pointer = np.zeros(len(rows) + 1, np.int64)
-    for place in range(len(rows)):
-        row = rows[place]
-        taken_pointer[place + 1] = taken_pointer[place] + pointer[row + 1] - pointer[row]
-    taken = np.empty(taken_pointer[len(rows)], np.int32)
-    for place in range(len(rows)):
-        first = pointer[rows[place]]
-        for step in range(taken_pointer[place + 1] - taken_pointer[place]):
-            taken[taken_pointer[place] + step] = parameters[first + step]
-    return taken_pointer, taken
+    lengths = np.diff(pointer)[rows]
+    taken_pointer = np.concatenate([[0], np.cumsum(lengths)])
+    place = np.arange(taken_pointer[-1]) + np.repeat(pointer[rows] - taken_pointer[:-1], lengths)
+    return taken_pointer, parameters[place].astype(np.int32, copy=False)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from daskpart._floor.archive import opened_npz
 from daskpart._floor.atomic import replacing
 from daskpart._floor.checks import whole_number, whole_numbers
-from daskpart._floor.tables import html_table, text_table
+from daskpart._floor.tables import ShownAsTable
 from daskpart._incidence import group
 from daskpart.errors import InputError, ReadError
 from daskpart.readers.ranges import ExamplesFile
@@ -31,12 +31,12 @@ from .bipartite import (
     Bipartite,
     Block,
     FileLike,
-    _taken,
     block_of,
     feature_chunks,
     numbering,
     random_blocks,
     sorted_within,
+    taken_rows,
 )
 
 _MANIFEST = "blocks.json"
@@ -46,7 +46,7 @@ _ARRAYS = ("data", "pointer", "local", "parameters")
 _RAW = {"data": np.int32, "lengths": np.int64, "features": np.int32}
 
 
-class BlockFolder:
+class BlockFolder(ShownAsTable):
     """Blocks of a graph on disk. Open with the folder; `write` makes one.
 
     Parameters
@@ -67,6 +67,8 @@ class BlockFolder:
     ReadError
         No such folder, no complete set of blocks in it, or one of a later version.
     """
+
+    _title = "Blocks on disk"
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path).expanduser().absolute()  # workers may run elsewhere
@@ -172,12 +174,6 @@ class BlockFolder:
             "edges": self.n_edges,
         }
 
-    def __repr__(self) -> str:
-        return text_table("Blocks on disk", self.to_dict())
-
-    def _repr_html_(self) -> str:
-        return html_table("Blocks on disk", self.to_dict())
-
 
 def _block_file(folder: Path, block: int) -> Path:
     return folder / f"block_{block:05d}.npz"
@@ -252,7 +248,7 @@ def _scattered_chunks(
         pointer = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         for block in np.flatnonzero(np.diff(block_pointer)).tolist():
             mine = rows[block_pointer[block] : block_pointer[block + 1]]
-            taken_pointer, taken = _taken(pointer, features, mine)
+            taken_pointer, taken = taken_rows(pointer, features, mine)
             _append(folder, block, "data", mine + start)
             _append(folder, block, "lengths", np.diff(taken_pointer))
             _append(folder, block, "features", taken)

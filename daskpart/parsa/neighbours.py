@@ -26,35 +26,37 @@ from daskpart.errors import InputError
 from .bipartite import Block
 from .kernels import add_neighbours
 
+_BITS_OF_BYTES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+
+
+def sizes_of(bits: NDArray[np.uint8], n_parts: int) -> NDArray[np.int64]:
+    """How many parameters each part needs, int64[n_parts]."""
+    of_bytes = [np.bincount(column, minlength=256) @ _BITS_OF_BYTES for column in bits.T]
+    return np.concatenate(of_bytes)[:n_parts]
+
 
 @kernel
-def _sizes(bits: NDArray, n_parts: int) -> NDArray:
-    sizes = np.zeros(n_parts, np.int64)
-    for parameter in range(len(bits)):
-        for byte in range(bits.shape[1]):
-            left, part = bits[parameter, byte], 8 * byte
-            while left:
-                sizes[part] += left & 1
-                left >>= 1
-                part += 1
-    return sizes
+def parts_of(bits: NDArray, parameter: int, parts: NDArray) -> int:
+    """Write the parts that need a parameter, rising, into `parts`; how many they are."""
+    found = 0
+    for byte in range(bits.shape[1]):
+        left, part = bits[parameter, byte], 8 * byte
+        while left:
+            if left & 1:
+                parts[found] = part
+                found += 1
+            left >>= 1
+            part += 1
+    return found
 
 
 @kernel
 def _pairs(bits: NDArray, n_pairs: int) -> tuple[NDArray, NDArray]:
     pointer = np.zeros(len(bits) + 1, np.int64)
     parts = np.empty(n_pairs, np.int32)
-    filled = 0
     for parameter in range(len(bits)):
-        for byte in range(bits.shape[1]):
-            left, part = bits[parameter, byte], 8 * byte
-            while left:
-                if left & 1:
-                    parts[filled] = part
-                    filled += 1
-                left >>= 1
-                part += 1
-        pointer[parameter + 1] = filled
+        start = pointer[parameter]
+        pointer[parameter + 1] = start + parts_of(bits, parameter, parts[start:])
     return pointer, parts
 
 
@@ -85,7 +87,7 @@ class NeighbourSets:
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
         """``|N(U_i)|``, int64[n_parts]: the memory footprint of each part in parameters."""
-        return _sizes(self.bits, self.n_parts)
+        return sizes_of(self.bits, self.n_parts)
 
     def add(self, block: Block, assignment: NDArray[np.int32]) -> None:
         """Put in what the data of a block need, int32[block.n_data] being their parts."""

@@ -30,6 +30,8 @@ from numpy.typing import NDArray
 from daskpart._floor.hashing import GOLDEN, mixed_word
 from daskpart._floor.kernels import kernel
 
+from .neighbours import parts_of, sizes_of
+
 _MOST_SWEEPS = 100
 
 
@@ -55,21 +57,6 @@ class Placement(NamedTuple):
 
 
 @kernel
-def _sharers(bits: NDArray, parameter: int, sharers: NDArray) -> int:
-    """Write the parts that need a parameter, rising, into `sharers`; how many they are."""
-    found = 0
-    for byte in range(bits.shape[1]):
-        left, part = bits[parameter, byte], 8 * byte
-        while left:
-            if left & 1:
-                sharers[found] = part
-                found += 1
-            left >>= 1
-            part += 1
-    return found
-
-
-@kernel
 def _least(sharers: NDArray, n_sharers: int, traffic: NDArray) -> int:
     best = sharers[0]
     for place in range(1, n_sharers):
@@ -84,7 +71,7 @@ def first_sweep(bits: NDArray, traffic: NDArray) -> NDArray:
     owners = np.full(len(bits), -1, np.int32)
     sharers = np.empty(len(traffic), np.int32)
     for parameter in range(len(bits)):
-        connectivity = _sharers(bits, parameter, sharers)
+        connectivity = parts_of(bits, parameter, sharers)
         if connectivity:
             best = _least(sharers, connectivity, traffic)
             owners[parameter] = best
@@ -98,7 +85,7 @@ def next_sweep(bits: NDArray, traffic: NDArray, owners: NDArray) -> int:
     n_moved = 0
     sharers = np.empty(len(traffic), np.int32)
     for parameter in range(len(bits)):
-        connectivity = _sharers(bits, parameter, sharers)
+        connectivity = parts_of(bits, parameter, sharers)
         cost = connectivity - 2
         if cost <= 0:
             continue
@@ -127,7 +114,7 @@ def _find_chain(
         for parameter in range(len(bits)):
             if owners[parameter] < 0 or distance[owners[parameter]] != level:
                 continue
-            if _sharers(bits, parameter, sharers) != cost + 2:
+            if parts_of(bits, parameter, sharers) != cost + 2:
                 continue
             for part in sharers[: cost + 2]:
                 if distance[part] < 0:
@@ -163,11 +150,11 @@ def deal_pairs(bits: NDArray, owners: NDArray, n_parts: int) -> None:
     served = np.zeros(n_parts, np.int64)
     sharers = np.empty(n_parts, np.int32)
     for parameter in range(len(bits)):
-        connectivity = _sharers(bits, parameter, sharers)
+        connectivity = parts_of(bits, parameter, sharers)
         if connectivity > 2:
             served[owners[parameter]] += connectivity - 1
     for parameter in range(len(bits)):
-        if _sharers(bits, parameter, sharers) == 2:
+        if parts_of(bits, parameter, sharers) == 2:
             owners[parameter] = _least(sharers, 2, served)
             served[owners[parameter]] += 1
 
@@ -177,25 +164,12 @@ def random_traffic(bits: NDArray, seed: int, traffic: NDArray) -> None:
     """Add what owners cost that are drawn from the sharers, by mixed bits of the number."""
     sharers = np.empty(len(traffic), np.int32)
     for parameter in range(len(bits)):
-        connectivity = _sharers(bits, parameter, sharers)
+        connectivity = parts_of(bits, parameter, sharers)
         if not connectivity:
             continue
         drawn = mixed_word(np.uint64(parameter + 1) * GOLDEN + np.uint64(seed))
         drawn %= np.uint64(connectivity)
         traffic[sharers[np.int64(drawn)]] += connectivity - 2
-
-
-@kernel
-def _least_traffic(bits: NDArray, sizes: NDArray) -> tuple[int, NDArray]:
-    """Twice Σ (λ - 1), and what each part must fetch or serve in any case: what others need too."""
-    total, shared = 0, sizes.copy()
-    sharers = np.empty(len(sizes), np.int32)
-    for parameter in range(len(bits)):
-        connectivity = _sharers(bits, parameter, sharers)
-        if connectivity == 1:
-            shared[sharers[0]] -= 1
-        total += 2 * max(connectivity - 1, 0)
-    return total, shared
 
 
 def place_parameters(bits: NDArray[np.uint8], sizes: NDArray[np.int64]) -> Placement:
@@ -230,6 +204,11 @@ def place_parameters(bits: NDArray[np.uint8], sizes: NDArray[np.int64]) -> Place
 
 
 def lower_bound(bits: NDArray[np.uint8], sizes: NDArray[np.int64]) -> int:
-    """Least maximal traffic that could be: the mean, or what one part cannot avoid."""
-    total, unavoidable = _least_traffic(bits, sizes)
+    """Least maximal traffic that could be: the mean of 2 Σ (λ - 1), or what one part cannot avoid.
+
+    That is what it needs and another part needs, too: it fetches or serves each such parameter.
+    """
+    connectivity = np.bitwise_count(bits).sum(axis=1, dtype=np.int64)
+    total = 2 * int(np.maximum(connectivity - 1, 0).sum())
+    unavoidable = sizes - sizes_of(bits[connectivity == 1], len(sizes))
     return max(-(-total // len(sizes)), int(unavoidable.max()))

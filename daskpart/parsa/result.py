@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.archive import opened_npz
 from daskpart._floor.atomic import replacing
-from daskpart._floor.tables import html_table, text_table
+from daskpart._floor.tables import ShownAsTable
 from daskpart.connectivity import Connectivity
 from daskpart.errors import ReadError
 from daskpart.partitions import Partition
@@ -32,7 +32,7 @@ _RANDOM, _GAIN = "random: ", "improvement: "
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ParsaResult:
+class ParsaResult(ShownAsTable):
     """Data and parameters placed on machines. `daskpart.parsa` makes it.
 
     Parameters
@@ -57,6 +57,7 @@ class ParsaResult:
     neighbours: NeighbourSets
     report: dict[str, Any] = field(default_factory=dict)
     n_data_seen: int = 0
+    _title = "Parsa"
 
     @property
     def n_parts(self) -> int:
@@ -134,12 +135,6 @@ class ParsaResult:
         )
 
     __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return text_table("Parsa", self.to_dict())
-
-    def _repr_html_(self) -> str:
-        return html_table("Parsa", self.to_dict())
 
 
 def placed(sets: NeighbourSets) -> tuple[Placement, dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskpart._floor.checks import amounts, checked_seed, whole_number
+from daskpart._floor.checks import amounts, checked_seed, finite_number, whole_number
 from daskpart._floor.kernels import working_clock
 from daskpart.errors import InputError
 from daskpart.partitioners.balance import bounds_of_moves, with_weights
@@ -171,9 +171,7 @@ class _Start:
             raise InputError("extra_passes look at other blocks: give n_blocks of at least 2")
         if self.window is not None:
             whole_number(self.window, "window", least=1, most=max(blocks.n_blocks - 1, 1))
-        ok = isinstance(self.sample, int | float) and not isinstance(self.sample, bool)
-        if not ok or not 0 <= self.sample <= 1:
-            raise InputError(f"sample is {self.sample!r}: give a share of the data from 0 to 1")
+        finite_number(self.sample, "sample", most=1)
         if self.sample and (self.extra_passes or self.previous is not None):
             raise InputError("sample, extra_passes, previous: sample cannot join the others")
         if not isinstance(self.previous, ParsaResult | None):

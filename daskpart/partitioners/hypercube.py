@@ -96,31 +96,14 @@ def hypercube_mapping(
 ) -> RecursiveResult:
     """Parts that are ranks of a hypercube, at a small concurrent volume.
 
-    Parameters
-    ----------
-    hypergraph : Hypergraph
-    n_parts : int
-        Any number from 1 to n_vertices; ranks from 2^⌊log2 n_parts⌋ on are the partners, one bit
-        further, of those that they fold onto.
-    engine : Engine
-        Anything with `bipartition` (see `daskpart.partitioners.engine`) that takes fixed vertices
-        of weight 0.
-    epsilon : float
-        Asked imbalance of the final parts.
-    random_state : int
-        Each bipartition gets a seed of its own, drawn from this and its place in the tree.
-    fixed : int32[n_vertices], optional
-        The part that a vertex must go to, -1 where it is free.
+    Parameters, errors: see `recursive_bipartition`. Of any number of parts, ranks from
+    2^⌊log2 n_parts⌋ on are the partners, one bit further, of those that they fold onto; the engine
+    must take fixed vertices of weight 0.
 
     Returns
     -------
     RecursiveResult
         Its `cost_paid` is `Connectivity.concurrent_volume` of the assignment.
-
-    Raises
-    ------
-    EngineError
-        The engine's answer is not one side (0 or 1) a vertex, or moves a fixed vertex.
     """
     allowed = heaviest_allowed(hypergraph.total_weight, n_parts, epsilon)
     pieces = [root(hypergraph, n_parts)]

@@ -14,6 +14,8 @@ of what the bits of p XOR q gain, and the best of all K parts is found exactly, 
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,27 +25,23 @@ from daskpart.partitioners.rounds import run_rounds
 from daskpart.partitions import Partition
 
 
-@kernel
-def _count_bits(net_pointer: NDArray, pins: NDArray, assignment: NDArray, n_bits: int) -> NDArray:
+def _count_bits(
+    hypergraph: Hypergraph, assignment: NDArray[np.int32], n_bits: int
+) -> NDArray[np.int32]:
     """Pins of each net that have each bit, int32[n_nets, n_bits]."""
-    counts = np.zeros((len(net_pointer) - 1, n_bits), np.int32)
-    for net in range(len(net_pointer) - 1):
-        for position in range(net_pointer[net], net_pointer[net + 1]):
-            part = assignment[pins[position]]
-            for bit in range(n_bits):
-                counts[net, bit] += (part >> bit) & 1
+    counts = np.zeros((hypergraph.n_nets, n_bits), np.int32)
+    net_of = np.repeat(np.arange(hypergraph.n_nets), np.diff(hypergraph.net_pointer))
+    parts = assignment[hypergraph.pins]
+    for bit in range(n_bits):
+        has_bit = (parts >> bit) & 1 == 1
+        counts[:, bit] = np.bincount(net_of[has_bit], minlength=hypergraph.n_nets)
     return counts
 
 
-@kernel
-def _volume(net_pointer: NDArray, costs: NDArray, counts: NDArray) -> int:
+def _volume(hypergraph: Hypergraph, counts: NDArray[np.int32]) -> int:
     """Σ cost × bits that some pins have and some do not."""
-    total = 0
-    for net in range(len(net_pointer) - 1):
-        for bit in range(counts.shape[1]):
-            if 0 < counts[net, bit] < net_pointer[net + 1] - net_pointer[net]:
-                total += costs[net]
-    return total
+    differ = (counts > 0) & (counts < np.diff(hypergraph.net_pointer)[:, None])
+    return int(hypergraph.net_costs @ differ.sum(axis=1))
 
 
 @kernel
@@ -144,25 +142,8 @@ def lower_concurrent_volume(
 ) -> NDArray[np.int32]:
     """Lower Σ cost × popcount(OR & ~AND) of the part numbers by moves of single vertices.
 
-    Parameters
-    ----------
-    hypergraph : Hypergraph
-    assignment : int32[n_vertices]
-        Where to start; it is not changed.
-    n_parts : int
-    bounds : (int, int)
-        No part shrinks below the first weight or grows past the second.
-    random_state : int
-        The order in which vertices are offered a move.
-    fixed : int32[n_vertices], optional
-        Vertices with a part here (not -1) stay where they are.
-    max_rounds : int
-        See `daskpart.partitioners.rounds`. A round takes about log K steps a pin and K a vertex.
-
-    Returns
-    -------
-    int32[n_vertices]
-        Never worse than the start.
+    Parameters, result: see `daskpart.partitioners.label_propagation.polish`. A round takes about
+    log K steps a pin and K a vertex.
     """
     smooth, plain = (
         _descend(hypergraph, assignment, n_parts, bounds, random_state, fixed, max_rounds, smoothed)
@@ -185,7 +166,7 @@ def _descend(
     n_bits = (n_parts - 1).bit_length()
     moved = assignment.astype(np.int32)
     load = Partition(moved, n_parts, hypergraph.vertex_weights).part_weights.copy()
-    counts = _count_bits(hypergraph.net_pointer, hypergraph.pins, moved, n_bits)
+    counts = _count_bits(hypergraph, moved, n_bits)
     free = np.arange(hypergraph.n_vertices) if fixed is None else np.flatnonzero(fixed < 0)
     rng = np.random.default_rng(random_state)
 
@@ -204,9 +185,7 @@ def _descend(
             counts,
         )
 
-    def total() -> int:
-        return _volume(hypergraph.net_pointer, hypergraph.net_costs, counts)
-
+    total = partial(_volume, hypergraph, counts)
     start = total()
     run_rounds(offer_all, total, len(free), max_rounds, smoothed=smoothed)
     return moved, total() - start

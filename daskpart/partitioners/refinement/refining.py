@@ -133,8 +133,8 @@ def refine(
     one_of(metric, "metric", METRICS)
     one_of(model, "model", NAMES)
     require_partition(partition)
-    goal = goal_named(metric, rho)
-    built = rebuild(data, partition, model, random_state=checked_seed(random_state))
+    goal, random_state = goal_named(metric, rho), checked_seed(random_state)
+    built = rebuild(data, partition, model, random_state=random_state)
     hypergraph = with_weights(built.hypergraph)
     n_vertices, n_parts = hypergraph.n_vertices, partition.n_parts
     partition.check_fits(n_vertices, "the data", shape=built.shape, nnz=built.nnz)
@@ -148,7 +148,7 @@ def refine(
         even,
         owner_vertices(owners, built),
         get_engine(engine),
-        checked_seed(random_state),
+        random_state,
         None if fixed is None else _kept(fixed, weighed),
         whole_number(max_rounds, "max_rounds", least=1),
         whole_number(cycles, "cycles", least=0),
