@@ -9,6 +9,8 @@ import click
 import numpy as np
 import pandas as pd
 
+from daskpart.partitions import Partition
+
 from .inputs import TENSORS, in_words, load_tensor
 from .model import Data, Fit, Model
 from .options import format_of
@@ -82,6 +84,14 @@ class _CP(Model):
             weight = float(fit.model.weights_[component])
             lines.append(f"component {component}, weight {weight:,.4g}: {told}")
         return [*lines, *_counted(fit)]
+
+    def partition(self, fit: Fit) -> Partition | None:
+        """Of single nonzeros, whatever was cut; None where some were held out and have no rank."""
+        X, plan = fit.data.X, fit.plan
+        if plan.parts is None or len(plan.parts) != X.nnz:
+            return None
+        info = {"method": plan.partitioner, "model": "fine-grain", "shape": X.shape, "nnz": X.nnz}
+        return Partition(plan.parts, plan.n_ranks, info=info)
 
     def tables(self, fit: Fit) -> dict[str, tuple[pd.DataFrame, str]]:
         """The strongest indices."""

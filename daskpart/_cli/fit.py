@@ -332,8 +332,8 @@ def _write(job: _Job, fit: Fit) -> list[tuple[Path, str]]:
     if job.model_format == "zarr":
         model.state_.save(out / "factors.zarr")
         files.append((out / "factors.zarr", "its factors, for zarr tools"))
-    if fit.plan.partition is not None:
-        fit.plan.partition.save(out / "partition.npz")
+    if (partition := job.model.partition(fit)) is not None:
+        partition.save(out / "partition.npz")
         words = "which rank holds what was cut: daskpart.Partition.load"
         files.append((out / "partition.npz", words))
     tables = {"history.csv": (model.history_, f"one line per {fit.step}"), **job.model.tables(fit)}

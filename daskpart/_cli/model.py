@@ -20,6 +20,8 @@ from daskpart._floor.tables import fixed
 if TYPE_CHECKING:
     import pandas as pd
 
+    from daskpart.partitions import Partition
+
     from .pictures import Album
 
 _ENDINGS = {
@@ -206,6 +208,10 @@ class Model:
     def told(self, fit: Fit) -> list[str]:
         """The judgement as sentences, without full stops."""
         return []
+
+    def partition(self, fit: Fit) -> Partition | None:
+        """What was cut, and the rank of each of it."""
+        return fit.plan.partition
 
     def tables(self, fit: Fit) -> dict[str, tuple[pd.DataFrame, str]]:
         """Further tables to write, by file name, with what they are."""

@@ -159,6 +159,20 @@ def test_fit_writes_a_model_that_loads(tensor_file, words, tmp_path, capsys, run
     assert (out / "report.html").read_text().count("data:image/png;base64,") == len(pictures)
 
 
+def test_the_parts_of_a_fit_serve_another(tensor_file, tmp_path, run_cli):
+    first, again = tmp_path / "first", tmp_path / "again"
+    assert run_cli("fit", "cp", tensor_file, *SMALL, "--no-plots", "--out", first) == 0
+    parts = daskpart.Partition.load(first / "partition.npz")
+    assert (parts.n_vertices, parts.n_parts, parts.info["method"]) == (500, 3, "random")
+    same = ("--n-components", 3, "--max-iter", 4, "--partitioner", first / "partition.npz")
+    assert run_cli("fit", "cp", tensor_file, *same, "--no-plots", "--out", again) == 0
+    models = [daskpart.CPDecomposition.load(folder / "model") for folder in (first, again)]
+    np.testing.assert_array_equal(models[0].factors_[0], models[1].factors_[0])
+    held_out = ("--validation-fraction", 0.1, "--missing", "unknown", "--no-plots")
+    assert run_cli("fit", "cp", tensor_file, *SMALL, *held_out, "--out", tmp_path / "some") == 0
+    assert not (tmp_path / "some" / "partition.npz").exists()  # of which nonzeros, it would not say
+
+
 def test_the_page_counts_one_kind_of_rows(tensor_file, tmp_path, run_cli):
     """Of an embedded plan rows with norms and Grams ride along, which are counted, too."""
     given = ("--ranks", 4, "--components", 3, "--max-iter", 2, "--method", "emb")
