@@ -66,35 +66,29 @@ def _least(sharers: NDArray, n_sharers: int, traffic: NDArray) -> int:
 
 
 @kernel
-def first_sweep(bits: NDArray, traffic: NDArray) -> NDArray:
-    """Each parameter in turn to the part of least traffic that needs it. Changes `traffic`."""
-    owners = np.full(len(bits), -1, np.int32)
-    sharers = np.empty(len(traffic), np.int32)
-    for parameter in range(len(bits)):
-        connectivity = parts_of(bits, parameter, sharers)
-        if connectivity:
-            best = _least(sharers, connectivity, traffic)
-            owners[parameter] = best
-            traffic[best] += connectivity - 2
-    return owners
+def sweep(bits: NDArray, traffic: NDArray, owners: NDArray) -> int:
+    """Offer each parameter in turn the part of least traffic that needs it; how many moved there.
 
-
-@kernel
-def next_sweep(bits: NDArray, traffic: NDArray, owners: NDArray) -> int:
-    """Offer every parameter its part of least traffic once; how many moved."""
+    One that nobody keeps yet (-1) goes there in any case.
+    """
     n_moved = 0
     sharers = np.empty(len(traffic), np.int32)
     for parameter in range(len(bits)):
         connectivity = parts_of(bits, parameter, sharers)
-        cost = connectivity - 2
-        if cost <= 0:
+        if connectivity == 0:
             continue
-        best, own = _least(sharers, connectivity, traffic), owners[parameter]
-        if traffic[best] + cost < traffic[own]:
-            owners[parameter] = best
+        best, own, cost = (
+            _least(sharers, connectivity, traffic),
+            owners[parameter],
+            connectivity - 2,
+        )
+        if own >= 0:
+            if cost <= 0 or traffic[best] + cost >= traffic[own]:
+                continue
             traffic[own] -= cost
-            traffic[best] += cost
-            n_moved += 1
+        owners[parameter] = best
+        traffic[best] += cost
+        n_moved += 1
     return n_moved
 
 
@@ -189,13 +183,10 @@ def place_parameters(bits: NDArray[np.uint8], sizes: NDArray[np.int64]) -> Place
     -------
     Placement
     """
-    traffic = sizes.copy()
-    owners = first_sweep(bits, traffic)
+    traffic, owners = sizes.copy(), np.full(len(bits), -1, np.int32)
     n_sweeps = 1
-    while n_sweeps < _MOST_SWEEPS:
+    while sweep(bits, traffic, owners) and n_sweeps < _MOST_SWEEPS:
         n_sweeps += 1
-        if not next_sweep(bits, traffic, owners):
-            break
     bound = lower_bound(bits, sizes)
     while traffic.max() > bound and shift_chain(bits, traffic, owners):
         pass

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from daskpart.parsa.neighbours import NeighbourSets
 from daskpart.parsa.placement import (
-    first_sweep,
     lower_bound,
-    next_sweep,
     place_parameters,
     random_traffic,
+    sweep,
 )
 
 
@@ -102,9 +101,8 @@ def test_placement_is_nearly_optimal_otherwise():
 def test_sweeps_alone_may_miss_the_optimum_that_a_chain_finds():
     sharers, n_parts = [[0, 1, 3, 4], [1, 2, 3, 4], [0, 1, 2, 3]], 5
     sets = sets_of(sharers, n_parts)
-    traffic = sets.sizes.copy()
-    owners = first_sweep(sets.bits, traffic)
-    while next_sweep(sets.bits, traffic, owners):
+    traffic, owners = sets.sizes.copy(), np.full(3, -1, np.int32)
+    while sweep(sets.bits, traffic, owners):
         pass
     assert traffic.max() == 5
     assert place_parameters(sets.bits, sets.sizes).traffic.max() == 4
@@ -114,9 +112,9 @@ def test_sweeps_alone_may_miss_the_optimum_that_a_chain_finds():
 def test_one_sweep_is_algorithm_2():
     sharers, n_parts = [[0], [0, 1], [0, 1, 2], [1, 2], [0, 1, 2]], 3
     sets = sets_of(sharers, n_parts)
-    traffic = sets.sizes.copy()
+    traffic, owners = sets.sizes.copy(), np.full(5, -1, np.int32)
     # |N(U_i)| = 4, 4, 3; v0 to its only part, then v1 to part 0 (3 < 4), v2 to 0 or 2 (3, 3): 0
-    assert first_sweep(sets.bits, traffic).tolist() == [0, 0, 0, 2, 2]
+    assert sweep(sets.bits, traffic, owners) == 5 and owners.tolist() == [0, 0, 0, 2, 2]
     assert traffic.tolist() == [4, 4, 4]
 
 
@@ -149,7 +147,7 @@ def test_sweeps_lower_a_bad_placement():
     owners = np.array([parts[0] for parts in sharers], np.int32)
     traffic = np.array(traffic_of(sharers, owners.tolist(), 6))
     before = traffic.max()
-    assert next_sweep(sets.bits, traffic, owners) > 0
+    assert sweep(sets.bits, traffic, owners) > 0
     assert traffic.max() < before
     assert traffic.tolist() == traffic_of(sharers, owners.tolist(), 6)
 
