@@ -281,16 +281,9 @@ class Connectivity(ShownAsTable):
     def pasgd_volume(self, eta: int) -> int:
         """Rows that travel in one epoch of η-PASGD (eq. 8 with F = 1)."""
         eta = whole_number(eta, "eta (synchronizations an epoch)", least=1)
-        volume = 0
-        for connectivity, n_items in enumerate(self.histogram().tolist()):
-            if connectivity < 2:
-                continue
-            if eta == 1:
-                rows = 2 * (connectivity - 1)
-            else:
-                rows = 2 * connectivity - min(connectivity, eta)
-            volume += n_items * rows
-        return volume
+        level = self.connectivity[self.connectivity > 1].astype(np.int64)
+        unsent = np.minimum(level, max(eta, 2))  # with one synchronization as many as with two
+        return int((2 * level - unsent).sum())
 
     def pasgd_staleness(self, eta: int) -> int:
         """Stale rows used in one epoch of η-PASGD: λ - η where λ > η, summed (eq. 9 with F = 1)."""

@@ -24,14 +24,9 @@ from daskpart.partitions import Partition
 from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
 from daskpart.readers.detection import FORMATS, detect, separator_of, suffix_format
+from daskpart.readers.example_tables import beginning
 from daskpart.readers.messages import ABSENT, about_commas
-from daskpart.readers.streams import (
-    first_lines,
-    location,
-    only_names_separator,
-    opened,
-    refuse_no_text,
-)
+from daskpart.readers.streams import first_lines, location, opened
 
 from .terminal import say_aside
 
@@ -332,15 +327,10 @@ def _separator(path: str) -> tuple[str, int]:
 
     And how many lines, of ``sep=;``, stand above it.
     """
-    with opened(path) as stream:
-        start = stream.readline()
-        n_before = int(only_names_separator(start))
-        if n_before:
-            start = stream.readline()
-    refuse_no_text(path, start)
-    header = start.decode("utf-8-sig", "replace").strip()
+    n_before, first, _ = beginning(path)
+    header = first.decode("utf-8-sig", "replace").strip()
     mark = separator_of(header)
-    return mark or next((mark for mark in "| " if mark in header), ","), n_before
+    return mark or next((mark for mark in "| " if mark in header), ","), int(n_before > 0)
 
 
 def as_numbers(column: pd.Series) -> pd.Series:

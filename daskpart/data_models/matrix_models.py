@@ -38,20 +38,16 @@ def column_net(matrix: Any, *, nets: bool = True) -> DataModel:
         False: only the vertices, which takes less time, for methods that look at no net.
     """
     entries = as_matrix(matrix)
-    if nets:
-        hypergraph = Hypergraph.column_net(entries)
-    else:
-        hypergraph = _vertices(np.bincount(entries.rows, minlength=entries.shape[0]))
+    n_rows = entries.shape[0]
+    hypergraph = Hypergraph.column_net(entries) if nets else _vertices(entries.rows, n_rows)
     return _model("column-net", hypergraph, entries)
 
 
 def row_net(matrix: Any, *, nets: bool = True) -> DataModel:
     """The dual of `column_net`: columns become vertices, rows become nets."""
     entries = as_matrix(matrix)
-    if nets:
-        hypergraph = Hypergraph.row_net(entries)
-    else:
-        hypergraph = _vertices(np.bincount(entries.columns, minlength=entries.shape[1]))
+    n_columns = entries.shape[1]
+    hypergraph = Hypergraph.row_net(entries) if nets else _vertices(entries.columns, n_columns)
     return replace(_model("row-net", hypergraph, entries), vertex_of=entries.columns)
 
 
@@ -73,17 +69,13 @@ def column_net_self_loops(matrix: Any, *, nets: bool = True) -> DataModel:
     """
     entries = as_graph_matrix(matrix, "self loops need", "use model='column-net' or 'row-net'")
     n_vertices = entries.shape[0]
-    others = entries.rows != entries.columns
+    others, own = entries.rows != entries.columns, np.arange(n_vertices, dtype=np.int32)
+    rows = np.concatenate([entries.rows[others], own])
     if nets:
-        own = np.arange(n_vertices, dtype=np.int32)
-        hypergraph = from_incidence(
-            np.concatenate([entries.rows[others], own]),
-            np.concatenate([entries.columns[others], own]),
-            n_vertices,
-            n_vertices,
-        )
+        columns = np.concatenate([entries.columns[others], own])
+        hypergraph = from_incidence(rows, columns, n_vertices, n_vertices)
     else:
-        hypergraph = _vertices(1 + np.bincount(entries.rows[others], minlength=n_vertices))
+        hypergraph = _vertices(rows, n_vertices)
     return _model("column-net-self-loops", hypergraph, entries)
 
 
@@ -124,12 +116,10 @@ def bipartite(matrix: Any) -> DataModel:
     return _model("bipartite", replace(hypergraph, vertex_weights=ones), entries)
 
 
-def _vertices(weights: NDArray[np.int64]) -> Hypergraph:
-    """Vertices with nothing that they share."""
-    nothing = np.zeros(0, np.int64)
-    return Hypergraph(
-        len(weights), np.zeros(1, np.int64), nothing.astype(np.int32), weights, nothing
-    )
+def _vertices(rows: NDArray[np.int32], n_vertices: int) -> Hypergraph:
+    """Vertices that weigh their nonzeros, with nothing that they share."""
+    weights, nothing = np.bincount(rows, minlength=n_vertices), np.zeros(0, np.int64)
+    return Hypergraph(n_vertices, np.zeros(1, np.int64), nothing.astype(np.int32), weights, nothing)
 
 
 def _model(name: str, hypergraph: Hypergraph, entries: LabelledMatrix) -> DataModel:

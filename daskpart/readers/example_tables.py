@@ -165,7 +165,7 @@ def table_of(path: str, label: str | int) -> Table:
         names = [name for name in schema.names if name not in index]
         found = _checked(path, names, names, label)
         return replace(found, has_text=_holds_text(schema.field(names[found.label]).type))
-    before, first, others = _first_lines(path)
+    before, first, others = beginning(path)
     try:
         line = first.removeprefix(BYTE_ORDER_MARK).decode("utf-8").strip()
     except UnicodeDecodeError:  # names that are no longer those of the file are not found again
@@ -183,7 +183,7 @@ def table_of(path: str, label: str | int) -> Table:
     return replace(found, has_text=is_text(first_label(others, separator, found.label)))
 
 
-def _first_lines(path: str) -> tuple[int, bytes, list[bytes]]:
+def beginning(path: str) -> tuple[int, bytes, list[bytes]]:
     """The first line, however long, how many bytes of ``sep=;`` stand above it, some lines below.
 
     These are not blank.

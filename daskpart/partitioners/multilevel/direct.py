@@ -55,11 +55,6 @@ PARENTS = 8  # of the best partitions are combined
 SOLVE_PINS = 3_000_000  # pins over all partitions of one hypergraph
 
 
-def part_limits(total_weight: int, n_parts: int, epsilon: float) -> np.ndarray:
-    """Return int64[n_parts], the weight that each part may have: (1 + ε) of the mean."""
-    return np.full(n_parts, heaviest_allowed(total_weight, n_parts, epsilon), np.int64)
-
-
 class _Piece(NamedTuple):
     """A part of the coarsest level that is still to be cut."""
 
@@ -255,7 +250,8 @@ def partition_level(
     weights = finest.level().weights
     if n_parts == 1:
         return np.zeros(weights.size, np.int32)
-    most = part_limits(int(weights.sum()), n_parts, epsilon)
-    bounds = Bounds(least_weight(weights, n_parts, epsilon), most)
+    most = heaviest_allowed(int(weights.sum()), n_parts, epsilon)
+    least = least_weight(weights, n_parts, epsilon)
+    bounds = Bounds(least, np.full(n_parts, most, np.int64))
     del weights
     return _best_of(finest, n_parts, bounds, rng, effort)
