@@ -51,6 +51,7 @@ class Job:
         Maps parts onto ranks.
     random_state : int
     fixed : int32[n_vertices] or None
+        Vertices with a part here (not -1) stay where they are.
     max_rounds : int
     cycles : int
         V-cycles before the polish, of all but "max-connectivity".
@@ -200,16 +201,7 @@ def _lower_concurrent(job: Job) -> Partition:
 def _load_goal(metric: LoadMetric) -> Goal:
     def lower(job: Job) -> Partition:
         start = job.renumbered(metric.measure) if metric.hypercube else job.partition
-        return lower_loads(
-            job.hypergraph,
-            start,
-            metric,
-            job.bounds,
-            owner_vertices=job.owner_vertices,
-            random_state=job.random_state,
-            fixed=job.fixed,
-            max_rounds=job.max_rounds,
-        )
+        return lower_loads(job, start, metric)
 
     return Goal(metric.measure, lower)
 

@@ -17,6 +17,7 @@ j).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,9 @@ from daskpart.partitioners.pin_counts import pin_counts
 from daskpart.partitions import Partition
 
 from .routes import Rows, loads_of, offer_round
+
+if TYPE_CHECKING:
+    from .goals import Job
 
 _WORTH_ANOTHER_ROUND = 0.002
 _NONE = np.empty(0, np.int64)
@@ -167,53 +171,24 @@ class LoadSearch:
         )
 
 
-def lower_loads(
-    hypergraph: Hypergraph,
-    partition: Partition,
-    metric: LoadMetric,
-    bounds: tuple[int, int],
-    *,
-    owner_vertices: NDArray[np.int64] = _NONE,
-    random_state: int = 0,
-    fixed: NDArray[np.int32] | None = None,
-    max_rounds: int = 8,
-) -> Partition:
-    """Lower a metric of the loads by moves of single vertices.
+def lower_loads(job: Job, start: Partition, metric: LoadMetric) -> Partition:
+    """Lower a metric of the loads by moves of single vertices; never worse than the start.
 
-    Parameters
-    ----------
-    hypergraph : Hypergraph
-    partition : Partition
-        Where to start; it is not changed.
-    metric : LoadMetric
-    bounds : (int, int)
-        No part shrinks below the first weight or grows past the second.
-    owner_vertices : int64[n_nets], optional
-        The vertex that owns each net, one of its pins; else owners are packed.
-    random_state : int
-        The order in which vertices are offered a move.
-    fixed : int32[n_vertices], optional
-        Vertices with a part here (not -1) stay where they are.
-    max_rounds : int
-        For each power. A round takes, for each pin, about λ steps for each of at most 6 + log2 K
-        candidates.
-
-    Returns
-    -------
-    Partition
-        Never worse than the start.
+    For each power at most ``job.max_rounds`` rounds; one takes, for each pin, about λ steps for
+    each of at most 6 + log2 K candidates.
     """
+    hypergraph, fixed, owner_vertices = job.hypergraph, job.fixed, job.owner_vertices
     free = np.arange(hypergraph.n_vertices) if fixed is None else np.flatnonzero(fixed < 0)
-    rng = np.random.default_rng(random_state)
-    best, least = partition, metric.measure(hypergraph, partition, owner_vertices)
-    current = partition
+    rng = np.random.default_rng(job.random_state)
+    best, least = start, metric.measure(hypergraph, start, owner_vertices)
+    current = start
     for power in metric.powers:
         search = LoadSearch(hypergraph, current, metric, power, owner_vertices)
         before = search.objective()
-        for _ in range(max_rounds):
-            if search.offer(rng.permutation(free), bounds) == 0:
+        for _ in range(job.max_rounds):
+            if search.offer(rng.permutation(free), job.bounds) == 0:
                 break
-            current = replace(partition, assignment=search.assignment.copy())
+            current = replace(start, assignment=search.assignment.copy())
             value = metric.measure(hypergraph, current, owner_vertices)
             if value < least:
                 best, least = current, value

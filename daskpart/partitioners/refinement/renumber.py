@@ -31,17 +31,7 @@ def renumbered(
     engine: Engine,
     random_state: int = 0,
 ) -> Partition:
-    """The best of a few renumberings by hypercube mapping, or the partition as it is.
-
-    Parameters
-    ----------
-    hypergraph : Hypergraph
-    partition : Partition
-    measure : callable
-        What is to be small.
-    engine : Engine
-    random_state : int
-    """
+    """The least by `measure` of a few renumberings by hypercube mapping and the partition as is."""
     n_parts = partition.n_parts
     pairs = Connectivity.from_partition(hypergraph, partition)
     of_parts = Hypergraph.from_nets(pairs.pointer, pairs.parts, n_parts, net_costs=pairs.costs)
