@@ -53,19 +53,13 @@ def apply() -> None:
 def protect(client: Any) -> Any:
     """Apply the cures on every worker of a client's cluster, present and future.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        For an asynchronous client, await what this gives back.
+    For an asynchronous client, await what this gives back. Cost: one round trip to the scheduler
+    where the cluster is protected already.
 
     Warns
     -----
     DaskpartWarning
         A worker cannot import daskpart; the cluster is left as it was.
-
-    Notes
-    -----
-    Cost: one round trip to the scheduler where the cluster is protected already.
     """
     _send_whole()
     return client.sync(_protect, client)

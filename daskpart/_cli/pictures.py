@@ -75,19 +75,7 @@ def _import_what_draws() -> None:
 
 
 class Album:
-    """Draws into a folder.
-
-    Parameters
-    ----------
-    folder : Path
-    wanted : bool
-        False draws nothing.
-
-    Attributes
-    ----------
-    pictures : dict of str to Picture
-        By name, as a template asks for them.
-    """
+    """Draws into a folder, if pictures are wanted, and keeps them by name for a template."""
 
     def __init__(self, folder: Path, wanted: bool = True) -> None:
         self.folder = folder

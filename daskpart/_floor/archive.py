@@ -103,12 +103,7 @@ def write_arrays(path: str | os.PathLike, arrays: dict[str, np.ndarray], header:
 
 
 def read_arrays(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], dict]:
-    """Read what `write_arrays` wrote.
-
-    Returns
-    -------
-    arrays : dict of ndarray
-    header : dict
+    """Read the arrays and the header that `write_arrays` wrote.
 
     Raises
     ------

@@ -45,19 +45,13 @@ def check_writable(folder: str | PathLike[str]) -> None:
 def replacing(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary file that becomes `path` when the context is left without an error.
 
-    Parameters
-    ----------
-    path : str or path-like
-        What is there stays as it was until then, and after an error. A link is followed.
+    What is there stays as it was until then, and after an error; a link is followed. The file is
+    made in the folder of `path`, as only there it can take its place in one step.
 
     Raises
     ------
     OSError
         When the disk refuses; it names `path`, and says what is there now.
-
-    Notes
-    -----
-    The file is made in the folder of `path`, as only there it can take its place in one step.
     """
     place = Path(path_text(path)).expanduser().resolve()
     if not place.parent.is_dir():

@@ -44,14 +44,6 @@ def mixed_half(half):
 
 
 def row_keys(n_rows: int, seed: int, first: int = 0) -> NDArray[np.uint64]:
-    """A key for each row by its number; all differ, and in their order rows are shuffled.
-
-    Parameters
-    ----------
-    n_rows : int
-    seed : int
-    first : int
-        Number of the first row.
-    """
+    """Keys of rows numbered from `first` on; all differ, and in their order rows are shuffled."""
     rows = np.arange(first, first + n_rows, dtype=np.uint64)
     return np.asarray(mixed(rows * GOLDEN + mixed(np.array([seed], np.uint64) + GOLDEN)))

@@ -122,13 +122,7 @@ def keep_all(package: str) -> None:
 
 
 def why_not_kept(compiled: Any = None) -> str:
-    """Why the machine code of a kernel is not kept on disk, in words; empty where it is.
-
-    Parameters
-    ----------
-    compiled : Dispatcher, optional
-        One of `kernel`; without it any.
-    """
+    """Why the machine code of a kernel (any) is not kept on disk, in words; empty where it is."""
     if isinstance((compiled or next(iter(_KERNELS)))._cache, _KernelCache):
         return ""
     if not _cache_is_wanted():
@@ -207,12 +201,8 @@ class _KernelCache(FunctionCache):
 class _Turn:
     """The turn to compile one kernel, which processes take after each other.
 
-    Kernels call each other in no circle, so those who wait do so in none either.
-
-    Parameters
-    ----------
-    path : Path
-        The lock; it is removed at the end of a turn.
+    Kernels call each other in no circle, so those who wait do so in none either. The lock at
+    `path` is removed at the end of a turn.
     """
 
     def __init__(self, path: Path) -> None:

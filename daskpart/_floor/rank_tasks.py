@@ -45,13 +45,7 @@ class PinnedTask(Task):
 
 
 class RankCollection(DaskMethodsMixin):
-    """A Dask collection of one value a key, whose pins survive.
-
-    Parameters
-    ----------
-    graph : HighLevelGraph
-    keys : list of keys
-    """
+    """A Dask collection of one value a key, whose pins survive."""
 
     __dask_scheduler__ = staticmethod(threaded_get)
 

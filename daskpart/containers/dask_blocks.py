@@ -194,16 +194,9 @@ def dask_inside(data: Any) -> Any:
 
 
 def cut_by_part(parts: NDArray[np.int32], n_parts: int, *arrays: NDArray[Any]) -> list[Any]:
-    """Cut arrays along their last axis into one tuple a part, entries in their old order.
+    """Cut arrays of shape (..., n) into one tuple a part, entries in their old order.
 
     Pieces show the arrays themselves where the parts come in order, as those of blocks of rows do.
-
-    Parameters
-    ----------
-    parts : ndarray of int32, shape (n,)
-        The part of each entry.
-    n_parts : int
-    *arrays : ndarray, shape (..., n)
     """
     if not (parts[1:] >= parts[:-1]).all():
         order = stable_order(parts, n_parts)

@@ -127,13 +127,7 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True)
 class _Drawn:
-    """The base of the samplers.
-
-    Parameters
-    ----------
-    size : int or float
-        Vertices that a mini-batch begins at: how many, or, below 1, which share.
-    """
+    """The base: how many vertices a mini-batch begins at, or, below 1, which share of all."""
 
     size: int | float
 

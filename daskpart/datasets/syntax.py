@@ -48,12 +48,7 @@ class ModuleFacts:
 
 
 def facts_of(source: bytes) -> ModuleFacts:
-    """Read a module.
-
-    Parameters
-    ----------
-    source : bytes
-        The file as it is; its encoding declaration is obeyed.
+    """Read a module, as its file is: its encoding declaration is obeyed.
 
     Raises
     ------

@@ -33,14 +33,7 @@ from .neighbours import NeighbourSets, own_bits
 
 
 class Blocks(Protocol):
-    """A graph in blocks: `daskpart.parsa.MemoryBlocks` or `daskpart.parsa.BlockFolder`.
-
-    Attributes
-    ----------
-    n_blocks, n_data, n_parameters, n_edges : int
-    starts : int64[n_blocks + 1]
-        How many data the blocks before each block have.
-    """
+    """A graph in blocks: `daskpart.parsa.MemoryBlocks` or `daskpart.parsa.BlockFolder`."""
 
     n_blocks: int
     n_data: int
@@ -49,7 +42,7 @@ class Blocks(Protocol):
 
     @property
     def starts(self) -> NDArray[np.int64]:
-        """How many data the blocks before each block have."""
+        """How many data the blocks before each block have; int64[n_blocks + 1]."""
 
     def read(self, block: int) -> Block:
         """One block."""

@@ -53,14 +53,9 @@ def whole_ticks(axis: Axis) -> None:
 
 
 def logarithmic(ax: Axes, which: str, low: float, high: float) -> None:
-    """A logarithmic axis of seconds with few labels, which would overlap in a small picture.
+    """A logarithmic axis ("x" or "y") of seconds from `low` to `high`, both above 0.
 
-    Parameters
-    ----------
-    ax : matplotlib Axes
-    which : "x" or "y"
-    low, high : float
-        What it shows, above 0.
+    It has few labels, which would overlap in a small picture.
     """
     from matplotlib.ticker import LogLocator, NullFormatter
 

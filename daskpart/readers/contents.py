@@ -12,12 +12,6 @@ from .libsvm import Examples
 def sparse_inside(data: Any, source: str) -> Any:
     """The sparse matrix or tensor in what `daskpart.read` gave, or the hypergraph itself.
 
-    Parameters
-    ----------
-    data : result of `daskpart.read`
-    source : str
-        Names the file in the error.
-
     Raises
     ------
     InputError

@@ -47,10 +47,7 @@ class PlainLines(NamedTuple):
 def plain_lines(text: bytes) -> PlainLines | None:
     """Read whole lines of libsvm text; None where anything in them is uncommon or wrong.
 
-    Parameters
-    ----------
-    text : bytes
-        The last line may lack its line end.
+    The last line may lack its line end.
     """
     raw = np.frombuffer(text + b"\n", np.uint8)
     n_rows, n_features = np.count_nonzero(raw == 10), np.count_nonzero(raw == 58)

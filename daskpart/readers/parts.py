@@ -24,13 +24,7 @@ _MOST_PARTS = int(np.iinfo(np.int32).max)
 def read_parts(
     path: str | os.PathLike[str], n_parts: int | None = None
 ) -> tuple[NDArray[np.int32], int]:
-    """The part of each vertex, and the largest part.
-
-    Parameters
-    ----------
-    path : str or path-like
-    n_parts : int, optional
-        Parts must be below it.
+    """The part of each vertex, below `n_parts` if that is given, and the largest part.
 
     Raises
     ------

@@ -171,13 +171,7 @@ class _Layout(NamedTuple):
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of numbers from one chunk of a file.
-
-    Attributes
-    ----------
-    chunk : Chunk
-    numbers : ndarray of float64, shape (n_numbers,)
-    """
+    """Rows of numbers from one chunk of a file."""
 
     chunk: Chunk
     numbers: NDArray[np.float64]

@@ -103,15 +103,13 @@ def opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 def opened_for_writing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open `path` for writing, compressed by its suffix.
 
+    A file takes the place of the old one when it is whole; addresses and what is no file, such as
+    /dev/stdout, are written as they are.
+
     Raises
     ------
     InputError
         The file cannot be written: no such folder, no permission, no space.
-
-    Notes
-    -----
-    A file takes the place of the old one when it is whole; addresses and what is no file, such as
-    /dev/stdout, are written as they are.
     """
     try:
         if _can_be_replaced(path):
@@ -178,11 +176,7 @@ def _is_address(path: str | os.PathLike[str]) -> bool:
 def text_chunks(stream: IO[bytes], chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
     """Cut a stream into pieces of about `chunk_bytes` bytes that end with a line.
 
-    Parameters
-    ----------
-    stream : binary file
-    chunk_bytes : int
-        A line longer than this makes its chunk longer, nothing else.
+    A longer line makes its chunk longer, nothing else.
     """
     pieces: list[bytes] = []
     first = True

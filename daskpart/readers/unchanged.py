@@ -29,12 +29,7 @@ if TYPE_CHECKING:
 def unchanged(path: str, chunks: Iterable[Chunk], blocks: Sequence[Block]) -> Iterator[Chunk]:
     """The chunks of consecutive blocks; `ReadError` behind a block whose text has changed.
 
-    Parameters
-    ----------
-    path : str
-    chunks : iterable of Chunk
-        Cut anywhere between lines.
-    blocks : sequence of Block
+    Chunks are cut anywhere between lines.
     """
     left = list(reversed(blocks))
     found, place = 0, blocks[0].start

@@ -56,21 +56,9 @@ def score(level: Level, part: np.ndarray, most: np.ndarray) -> tuple[int, int]:
 def improve(
     level: Level, part: np.ndarray, bounds: Bounds, held: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Rebalance and search on one level.
+    """Rebalance and search on one level; returns int32[n_vertices], and may change `part`.
 
-    Parameters
-    ----------
-    level : Level
-    part : integers [n_vertices]
-        May be changed.
-    bounds : Bounds
-    held : bool[n_vertices]
-        Vertices that stay where they are.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    int32[n_vertices]
+    Vertices that are `held` (bool[n_vertices]) stay where they are.
     """
     return _improved(with_transpose(level), part, bounds, held, rng).astype(np.int32)
 
