@@ -67,20 +67,14 @@ def _write(
             alt="For each metric a bar a method, relative to the first method",
             caption="Every metric as a share of what the first method has; seconds in the key.",
         )
-    report = write_page(
-        settings.out / "report.html",
+    page = write_page(
         "comparison.html",
         album,
         title=f"{Path(settings.data).name} in {counted(settings.parts, 'part')}",
         lead=words,
-        numbers={},
         heads=heads,
         lines=lines,
         words=explained,
         settings={name: value for name, value in vars(settings).items() if name not in UNUSED},
     )
-    return [
-        (table, "the table, as text"),
-        *album.files,
-        (report, "all of it on one page: open in a browser"),
-    ]
+    return [(table, "the table, as text"), *page]

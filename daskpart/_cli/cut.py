@@ -219,13 +219,11 @@ def _write(cut: Cut, model: DataModel, settings: CutSettings, words: str) -> lis
     metrics = {"settings": vars(settings), "metrics": cut.metrics}
     album = Album(settings.out, settings.plots)
     draw_cut(album, cut)
-    report = write_page(
-        settings.out / "report.html",
+    page = write_page(
         "partition.html",
         album,
         title=f"{Path(settings.data).name} in {counted(settings.parts, 'part')}",
         lead=words,
-        numbers={},
         cut=cut,
         cut_sentences=sentences(cut),
         settings=vars(settings),
@@ -236,8 +234,7 @@ def _write(cut: Cut, model: DataModel, settings: CutSettings, words: str) -> lis
         (table, f"part of each {cut.names[0]}, as text{counted_so}"),
         *_texts(cut, model, settings),
         (write_json(settings.out / "metrics.json", metrics), "every metric"),
-        *album.files,
-        (report, "all of it on one page: open in a browser"),
+        *page,
     ]
 
 

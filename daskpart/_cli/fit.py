@@ -359,11 +359,10 @@ def _write(job: _Job, fit: Fit) -> list[tuple[Path, str]]:
     if album.draws:
         job.model.draw(fit, album)
         _draw_run(fit, album)
-    report = _write_page(job, fit, album)
-    return [*files, *album.files, (report, "all of it on one page: open in a browser")]
+    return [*files, *_write_page(job, fit, album)]
 
 
-def _write_page(job: _Job, fit: Fit, album: Album) -> Path:
+def _write_page(job: _Job, fit: Fit, album: Album) -> list[tuple[Path, str]]:
     from .page import write_page
 
     measured, name = fit.model.comm_report_, Path(job.source).name
@@ -385,7 +384,6 @@ def _write_page(job: _Job, fit: Fit, album: Album) -> Path:
     }
     content["numbers"] |= {f"{fit.step}s": fit.model.n_iter_, "ranks": measured.n_ranks}
     return write_page(
-        job.out / "report.html",
         job.model.template,
         album,
         **content,

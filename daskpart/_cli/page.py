@@ -31,23 +31,22 @@ from .pictures import Album, Picture
 _PACKAGES = ("daskpart", "numpy", "scipy", "numba", "dask", "distributed", "sparse", "scikit-learn")
 
 
-def write_page(path: Path, template: str, album: Album, **content: Any) -> Path:
-    """Write a page; gives where it is.
+def write_page(template: str, album: Album, **content: Any) -> list[tuple[Path, str]]:
+    """Write report.html beside its pictures; these files and what they are.
 
     Parameters
     ----------
-    path : Path
     template : str
         A file in `templates`.
     album : Album
         With the pictures that the template asks for; those that were not drawn are left out.
     **content
-        What the template names; all of them ``title``, ``lead`` and ``numbers``.
+        What the template names; all of them ``title`` and ``lead``.
     """
-    page = render(template, album.pictures, **content)
+    page, path = render(template, album.pictures, **content), album.folder / "report.html"
     with text_file(path, errors="replace") as file:  # of a name that is no UTF-8
         file.write(page)
-    return path
+    return [*album.files, (path, "all of it on one page: open in a browser")]
 
 
 def render(template: str, pictures: Mapping[str, Picture], **content: Any) -> str:

@@ -106,19 +106,16 @@ def _report(
     album = Album(settings.out, settings.plots)
     if album.draws:
         _draw(album, result)
-    report = write_page(
-        settings.out / "report.html",
+    return write_page(
         "parsa.html",
         album,
         title=f"{Path(settings.data).name} in {counted(result.n_parts, 'part')}",
         lead=sentences(result)[0],
-        numbers={},
         sentences=sentences(result)[1:],
         metrics=result.to_dict(),
         settings=asked,
         file=repr(str((settings.out / "parsa.npz").resolve())),
     )
-    return [*album.files, (report, "all of it on one page: open in a browser")]
 
 
 def _draw(album: Album, result: ParsaResult) -> None:

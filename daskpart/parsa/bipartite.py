@@ -296,12 +296,12 @@ def block_of(
     """A block from edges that still have the numbers of the whole."""
     touched = distinct(parameters, n_parameters)
     if _SPARSE_TOUCH * len(parameters) < n_parameters:  # less memory than a place a parameter
-        local = np.searchsorted(touched, parameters)
+        local = np.searchsorted(touched, parameters).astype(np.int32)
     else:
         place = np.empty(n_parameters, np.int32)
         place[touched] = np.arange(len(touched))
         local = place[parameters]
-    return Block(data, pointer, local.astype(np.int32, copy=False), touched.astype(np.int32))
+    return Block(data, pointer, local, touched.astype(np.int32))
 
 
 def sorted_within(pointer: NDArray[np.int64], parameters: NDArray[np.int32]) -> NDArray[np.int32]:

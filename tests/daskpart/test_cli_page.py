@@ -83,7 +83,7 @@ def test_numbers_stand_to_the_right_and_are_readable():
 
 def test_a_name_that_a_template_lacks_is_an_error_and_no_gap():
     with pytest.raises(jinja2.UndefinedError, match="lines"):
-        render("comparison.html", {}, title="t", lead="", numbers={}, heads=[], settings={})
+        render("comparison.html", {}, title="t", lead="", heads=[], settings={})
 
 
 def test_frame_leaves_out_empty_columns():
