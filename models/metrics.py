@@ -6,6 +6,7 @@
     precision  hits / n                      NDCG  Σ_hits 1 / log2(rank + 2)  /  of the best order
     recall     hits / T, the test items      MAP   Σ_hits (hits so far) / (rank + 1)  /  min(n, T)
     MRR        1 / (first rank + 1)          AUC   share of pairs (test item, other) in order
+    hit rate   1 where there is any hit
 
 MRR, too, is of the best n: 0 where the first hit has rank n or beyond. Only AUC looks at all ranks.
 Nothing is sampled: metrics over a sample of the catalogue put models into another order (Krichene
@@ -33,7 +34,7 @@ from daskpart.models.matrix_factorization.pairs import entry_positions
 from daskpart.models.matrix_factorization.ranking import without_order
 from daskpart.models.matrix_factorization.state import MFState
 
-NAMES = ("precision", "recall", "ndcg", "map", "mrr", "auc")
+NAMES = ("precision", "recall", "ndcg", "map", "mrr", "hit_rate", "auc")
 _BLOCK_WORDS = 1 << 22  # float32 words of a block of scores: 16 MB
 _BEHIND_ALL = np.iinfo(np.int64).max - 1  # a rank that no list is long enough for
 
@@ -47,7 +48,7 @@ def evaluate_ranking(
     unknown: str = "raise",
     client: Any = None,
 ) -> pd.DataFrame:
-    """Precision, recall, NDCG, MAP, MRR and AUC of a fitted model of factors.
+    """Precision, recall, NDCG, MAP, MRR, hit rate and AUC of a fitted model of factors.
 
     A user to whom all items are alike, as one without events in a fit of implicit feedback, is
     recommended nothing: it counts with no hit, and with an AUC of ½.
@@ -71,13 +72,23 @@ def evaluate_ranking(
     Returns
     -------
     metrics : DataFrame
-        One line for each n; columns precision, recall, ndcg, map, mrr, auc and n_users.
+        One line for each n; columns precision, recall, ndcg, map, mrr, hit_rate, auc and n_users.
 
     Raises
     ------
     InputError
         For n < 1, users or items that the model does not know, NaN factors, or when no user is
         left.
+
+    Notes
+    -----
+    Of a user with T test items: precision is hits / n, also where fewer than n items can be ranked;
+    recall is hits / T; MAP is divided by min(n, T), what the best list has, as in `implicit`, while
+    trec_eval, ranx and ir_measures divide by T (the same from n = T on), and cornac's MAP and MRR
+    look at all ranks. What `implicit` calls precision is Σ hits / Σ min(n, T) over all users, and
+    its AUC looks at the best n only; LensKit divides recall by min(n, T). NDCG, MRR, hit rate and
+    AUC are those of ranx and cornac. Equal scores are ranked as the items lie in the container, and
+    count a half in AUC.
 
     Examples
     --------
@@ -86,7 +97,7 @@ def evaluate_ranking(
     >>> train, test = daskpart.datasets.train_test_split_ratings(clicks)
     >>> model = daskpart.MatrixFactorization(8, n_ranks=2, max_iter=5).fit(train)
     >>> daskpart.metrics.evaluate_ranking(model, test, n=(5, 10)).shape
-    (2, 7)
+    (2, 8)
     """
     given: list[Any] = [*n] if isinstance(n, Sequence | np.ndarray) and np.ndim(n) else [n]
     lengths = [whole_number(each, "n", 1) for each in given]
@@ -185,7 +196,7 @@ def _sums(
     *,
     lengths: Sequence[int],
 ) -> np.ndarray:
-    """Sums over a block of users, float64 of shape (lengths, 6)."""
+    """Sums over a block of users, float64 of shape (lengths, len(NAMES))."""
     scores = rows @ items.T
     scores += level
     pointer = wanted.indptr.astype(np.int64)
@@ -224,7 +235,7 @@ def metrics_of_ranks(
 
     Returns
     -------
-    sums : float64 ndarray of shape (lengths, 6)
+    sums : float64 ndarray of shape (lengths, len(NAMES))
         In the order of `NAMES`.
     """
     n_users, n_wanted = len(pointer) - 1, np.diff(pointer)
@@ -247,6 +258,7 @@ def metrics_of_ranks(
             (gains / best[np.minimum(n, n_wanted)]).sum(),
             (means / np.minimum(n, n_wanted)).sum(),
             np.where(first < n, 1 / (first + 1), 0.0).sum(),
+            (first < n).sum(),
             auc,
         )
     return sums

@@ -73,8 +73,9 @@ def ranking_sentences(judged: dict[str, Any], remedy: str) -> list[str]:
         lines.append(
             f"held-out events among the best {_N} of the whole catalogue: "
             f"NDCG {judged['ndcg']:.4f}, recall {judged['recall']:.4f}, precision "
-            f"{judged['precision']:.4f}, MAP {judged['map']:.4f}, MRR {judged['mrr']:.4f}; AUC "
-            f"{judged['auc']:.4f}; means over {judged['n_users']:,.0f} users"
+            f"{judged['precision']:.4f}, MAP {judged['map']:.4f}, MRR {judged['mrr']:.4f}, "
+            f"hit rate {judged['hit_rate']:.4f}; AUC {judged['auc']:.4f}; "
+            f"means over {judged['n_users']:,.0f} users"
         )
         best = judged["popular_ndcg"]
         lines.append(f"giving everybody the items of most users: NDCG {best:.4f}")

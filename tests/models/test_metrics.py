@@ -45,6 +45,7 @@ def by_definition(scores, wanted, seen, n):
         "ndcg": gains.sum() / ideal,
         "map": (precisions * hits).sum() / min(n, total),
         "mrr": 1 / (np.argmax(hits) + 1) if hits.any() else 0.0,
+        "hit_rate": float(hits.any()),
         "auc": 0.5 if everything else roc_auc_score(wanted[candidates], scores[candidates]),
     }
 
