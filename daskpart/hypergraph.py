@@ -233,8 +233,10 @@ class Hypergraph(ShownAsTable):
         Notes
         -----
         Costs and weights are left out where all are 1. A net without pins is an empty line (with
-        costs, the cost alone), which some tools refuse. METIS: nets of fewer than two pins and
-        nets that cost nothing are left out, and equal edges become one, their costs added.
+        costs, the cost alone), for which KaHyPar and Mt-KaHyPar refuse the file; ``daskpart
+        convert`` leaves such nets out. KaHyPar refuses weights of 0, too. METIS: nets of fewer
+        than two pins and nets that cost nothing are left out, and equal edges become one, their
+        costs added.
         """
         from .writers import write_hypergraph
 

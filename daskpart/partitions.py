@@ -99,7 +99,10 @@ class Partition(ShownAsTable):
 
     @property
     def imbalance(self) -> float:
-        """Heaviest part over the mean part, less 1. 0 where nothing has a weight."""
+        """Heaviest part over the mean part, less 1. 0 where nothing has a weight.
+
+        KaHyPar and Mt-KaHyPar divide by the mean rounded up to a whole number, and tell less.
+        """
         total = int(self.part_weights.sum())
         return int(self.part_weights.max()) * self.n_parts / total - 1 if total else 0.0
 

@@ -3,7 +3,10 @@ and its parts as another library trains on them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from daskpart.data_models import build
 from daskpart.errors import InputError
@@ -50,9 +53,19 @@ def run(
                     f"{target.name} is to be a graph, and {source} is {told}: write .hgr or .u"
                 )
     built = build(data, model)
-    built.hypergraph.write(place_for(target))
-    graph = built.hypergraph
+    graph = _with_pins(built.hypergraph)
+    graph.write(place_for(target))
     say(
         f"  {target}  {built.name}: {graph.n_nets:,} nets with {graph.n_pins:,} pins on "
         f"{graph.n_vertices:,} vertices"
     )
+    if graph.n_nets < built.hypergraph.n_nets:
+        n_left_out = built.hypergraph.n_nets - graph.n_nets
+        say(f"  left out: {n_left_out:,} nets without pins, which no cut touches")
+
+
+def _with_pins(graph: Hypergraph) -> Hypergraph:
+    """Without empty nets: KaHyPar and Mt-KaHyPar refuse a file that has one."""
+    filled = np.diff(graph.net_pointer) > 0
+    pointer = np.append(0, graph.net_pointer[1:][filled])
+    return replace(graph, net_pointer=pointer, net_costs=graph.net_costs[filled])

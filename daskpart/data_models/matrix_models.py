@@ -82,6 +82,10 @@ def column_net_self_loops(matrix: Any, *, nets: bool = True) -> DataModel:
 def graph(matrix: Any, *, self_loops: bool = False) -> DataModel:
     """The graph that METIS takes: one two-pin net for each edge of A + Aᵀ; weights as the rows.
 
+    Every edge costs 1, whatever value A has there, and a vertex weighs the nonzeros of its row (to
+    METIS itself it is 1). For a graph with edge weights read a METIS file, or give
+    `Hypergraph.from_nets` the edges with `net_costs`: their cut-net is METIS's edge cut.
+
     Parameters
     ----------
     matrix : container

@@ -335,6 +335,18 @@ def test_partition_takes_tensors_and_hypergraphs(tmp_path, capsys, run_cli):
     assert "nets with" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["a.hgr", "a.u"])
+def test_nets_without_pins_are_not_converted(tmp_path, capsys, run_cli, name):
+    """KaHyPar and Mt-KaHyPar refuse the whole file for one of them."""
+    pointer, pins = [0, 2, 2, 3, 3], [0, 3, 1]
+    whole = daskpart.Hypergraph.from_nets(pointer, pins, 4, [1, 2, 3, 4], [5, 6, 7, 8])
+    whole.write(tmp_path / "whole.hgr")
+    assert run_cli("convert", tmp_path / "whole.hgr", tmp_path / name) == 0
+    filled = daskpart.Hypergraph.from_nets([0, 2, 3], pins, 4, [1, 2, 3, 4], [5, 7])
+    assert daskpart.read(tmp_path / name) == filled
+    assert "left out: 2 nets without pins" in capsys.readouterr().out
+
+
 def test_a_metis_graph_of_edges_is_the_graph_itself(tmp_path, capsys, run_cli):
     """Not the column-net, whose nets may all be pairs, and so edges of another graph."""
     edges = tmp_path / "ring.edges"
