@@ -10,7 +10,15 @@
           attention_left   att_dst                attn_r
           attention_right  att_src                attn_l
           bias          bias                      bias (of several output heads: their mean)
+    gin   weight        nn.0.weight (turned)      apply_func.0.weight (turned)
+          inner_bias    nn.0.bias                 apply_func.0.bias
+          outer_weight  nn.2.weight (turned)      apply_func.2.weight (turned)
+          bias          nn.2.bias                 apply_func.2.bias
+    sgc   weight        lin.weight (turned)       fc.weight (turned)
+          bias          lin.bias                  fc.bias
+    appnp weight, bias  of each torch.nn.Linear before the product, in both (turned)
 
+An MLP of PyTorch Geometric's own class, without normalisation, says nn.lins.0 and nn.lins.1.
 PyTorch Geometric before 2.5 calls lin.weight of gat lin_src.weight, and has it a second time as
 lin_dst.weight; where the two differ the layer reads a bipartite graph, and is none of ours.
 
@@ -28,10 +36,6 @@ from numpy.typing import NDArray
 
 from daskpart.errors import InputError
 
-_TURNED = {
-    "lin.weight", "lin_src.weight", "lin_dst.weight", "lin_l.weight", "lin_r.weight", "fc.weight",
-    "fc_neigh.weight", "fc_self.weight",
-}  # fmt: skip
 _NAMES: Mapping[str, Mapping[str, str]] = {
     "gcn": {"lin.weight": "weight", "weight": "weight", "bias": "bias"},
     "sage": {
@@ -44,8 +48,19 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "att_dst": "attention_left", "att_src": "attention_right", "fc.weight": "weight",
         "attn_r": "attention_left", "attn_l": "attention_right", "bias": "bias",
     },
+    "gin": {
+        f"{mlp}.{place}.{name}": ours
+        for mlp, second in (("nn", 2), ("nn.lins", 1), ("apply_func", 2))
+        for place, names in ((0, ("weight", "inner_bias")), (second, ("outer_weight", "bias")))
+        for name, ours in zip(("weight", "bias"), names, strict=True)
+    },
+    "sgc": {"lin.weight": "weight", "lin.bias": "bias", "fc.weight": "weight", "fc.bias": "bias"},
+    "appnp": {"weight": "weight", "bias": "bias"},
 }  # fmt: skip
-_ORDER = ("weight", "self_weight", "attention_left", "attention_right", "bias")
+_ORDER = (
+    *("weight", "self_weight", "inner_bias", "outer_weight", "attention_left", "attention_right"),
+    "bias",
+)
 
 
 def coefs_from_state_dict(state: Mapping[str, Any], layer: str = "gcn") -> dict[str, NDArray[Any]]:
@@ -55,7 +70,7 @@ def coefs_from_state_dict(state: Mapping[str, Any], layer: str = "gcn") -> dict[
     ----------
     state : dict of str to array
         ``{name: tensor.numpy() for name, tensor in model.state_dict().items()}``.
-    layer : {"gcn", "sage", "gat"}, default="gcn"
+    layer : {"gcn", "sage", "gat", "gin", "sgc", "appnp"}, default="gcn"
 
     Returns
     -------
@@ -66,13 +81,16 @@ def coefs_from_state_dict(state: Mapping[str, Any], layer: str = "gcn") -> dict[
     ------
     InputError
         For another layer, or names that are not of it; for a layer with a weight of its own for
-        each side of a bipartite graph.
+        each side of a bipartite graph; for an eps of gin other than 0, which is no weight here.
     """
     if layer not in _NAMES:
         raise InputError(f"layer={layer!r}: state dicts are read of {', '.join(_NAMES)}")
     known = _NAMES[layer]
     found: dict[str, dict[str, NDArray[Any]]] = {}
     for name, value in state.items():
+        if layer == "gin" and name.split(".")[-1] == "eps":
+            _refuse_epsilon(name, float(np.asarray(value).item()))
+            continue
         ending = next(
             (each for each in sorted(known, key=len, reverse=True)
              if name == each or name.endswith(f".{each}")), None
@@ -83,7 +101,9 @@ def coefs_from_state_dict(state: Mapping[str, Any], layer: str = "gcn") -> dict[
                 f"{', '.join(known)}"
             )
         array = np.asarray(value)
-        array = array.T if ending in _TURNED else array
+        # of torch.nn.Linear; GraphConv and older GCNConv have a plain weight that is not
+        turned = ending.endswith("weight") and (ending != "weight" or layer == "appnp")
+        array = array.T if turned else array
         array = array[0] if known[ending].startswith("attention") and array.ndim == 3 else array
         own = found.setdefault(name[: len(name) - len(ending)], {})
         if not np.array_equal(own.get(known[ending], array), array):
@@ -104,3 +124,12 @@ def coefs_from_state_dict(state: Mapping[str, Any], layer: str = "gcn") -> dict[
         for name in _ORDER
         if name in weights
     }
+
+
+def _refuse_epsilon(name: str, epsilon: float) -> None:
+    """Refuse an ε that the weights would be given without (InputError)."""
+    if epsilon:
+        raise InputError(
+            f"{name!r} is {epsilon:g}: give the model layer_options={{'epsilon': {epsilon:g}}}, "
+            "and leave the names that end in eps out of the state dict"
+        )

@@ -417,6 +417,12 @@ def elsewhere(layer):
                      "self_weight": ("lin_r.weight", "fc_self.weight")},
             "gat": {"weight": ("lin.weight", "fc.weight"), "attention_left": ("att_dst", "attn_r"),
                     "attention_right": ("att_src", "attn_l")},
+            "gin": {"weight": ("nn.0.weight", "apply_func.0.weight"),
+                    "inner_bias": ("nn.0.bias", "apply_func.0.bias"),
+                    "outer_weight": ("nn.2.weight", "apply_func.2.weight"),
+                    "bias": ("nn.2.bias", "apply_func.2.bias")},
+            "sgc": {"weight": ("lin.weight", "fc.weight"), "bias": ("lin.bias", "fc.bias")},
+            "appnp": {},
         }[layer].get(name, (name, name))  # fmt: skip
         for held, prefix, other in zip(
             (geometric, dgl), (f"conv{place}", f"layers.{place}"), names, strict=True
@@ -427,7 +433,7 @@ def elsewhere(layer):
     return fitted, geometric, dgl
 
 
-@pytest.mark.parametrize("layer", ["gcn", "sage", "gat"])
+@pytest.mark.parametrize("layer", LAYERS)
 def test_weights_of_other_libraries_predict_here(layer):
     fitted, *others = elsewhere(layer)
     for state in others:
@@ -444,7 +450,9 @@ def test_weights_of_another_network_are_refused():
     with pytest.raises(InputError, match="no weight of a sage layer"):
         coefs_from_state_dict({"conv1.lin.weight": np.eye(2)}, "sage")
     with pytest.raises(InputError, match="state dicts are read of"):
-        coefs_from_state_dict(state, "gin")
+        coefs_from_state_dict(state, "gcn2")
+    with pytest.raises(InputError, match=r"'convs.1.eps' is 0.5: give .*{'epsilon': 0.5}"):
+        coefs_from_state_dict({"convs.0.eps": np.zeros(1), "convs.1.eps": np.array([0.5])}, "gin")
     with pytest.raises(InputError, match="the parameters make a network of"):
         model(hidden=(9,)).set_coefs(coefs_from_state_dict(state))
     with pytest.raises(InputError, match="lack '0"):
