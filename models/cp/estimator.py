@@ -95,7 +95,10 @@ class CPDecomposition(CPModel):
     nonnegative : bool, list of modes, or list of bool, default=False
         Keep every factor at 0 or above (HALS), or those of some modes.
     ridge : float, list of float, or dict of mode to float, default=0.0
-        Added to the diagonal of each system of normal equations; one for each mode, or for some.
+        Added to the diagonal of each system of normal equations; one for each mode, or for some. As
+        columns of the other factors have length 1 there, all modes with the same one minimise the
+        squared error + ridge · Σ λ_r² (and not ridge · Σ ‖U‖² of factors of any length, as l2_reg
+        of tensorly does).
     init : {"random", "nvecs"} or list of arrays, default="random"
         Factors to begin from: uniform in [0, 1), leading singular vectors of each unfolding, or
         given, one of shape (I_m, R) a mode. Of DataArrays modes and rows are told by their names.
@@ -128,7 +131,7 @@ class CPDecomposition(CPModel):
     Attributes
     ----------
     weights_ : xarray.DataArray of float64, shape (R,)
-        λ.
+        λ, in the order of the start (pyttb sorts components by them).
     factors_ : list of xarray.DataArray, one a mode, shape (I_m, R)
         Columns of length 1; also by the name of the mode.
     fit_ : float

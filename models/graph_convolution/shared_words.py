@@ -29,7 +29,8 @@ initial_learning_rate : float, default=0.01
 power_t : float, default=0.5
     Of "invscaling": 1 is 1/t, 0.5 is 1/√t.
 weight_decay : float or tuple of float, default=5e-4
-    Share of each matrix of weights that is added to its gradient; a tuple has one number a layer.
+    Share of each matrix of weights (of gat its attention, too) that is added to its gradient; a
+    tuple has one number a layer. Biases are left out; torch.optim shrinks them, too.
 batch_size : int, float or None, default=None
     None: full batches, exact. Else train on mini-batches of so many vertices, or, below 1, of this
     share of them; a step each, and in an epoch every vertex once.

@@ -73,13 +73,15 @@ class ImplicitFactorization(Recommender):
     n_components : int, default=64
         F, length of a factor row.
     alpha : float, default=1.0
-        α, what an event adds to the confidence.
+        α, what an event adds to the confidence: c = 1 + α · count, as in Spark. The package
+        `implicit` has c = α · count: for its α give counts of α · count − 1 and alpha=1, or where
+        all counts are 1 alpha = α − 1.
     regularization : float, default=0.01
-        λ, weight of the squared norms of the factors. 0 needs, except with solver="cg", no
-        more components than users and items that have events.
+        λ, weight of the squared norms of the factors; that of `implicit`. 0 needs, except with
+        solver="cg", no more components than users and items that have events.
     frequency_exponent : float, default=0.0
-        ν; the λ of a row is regularization · (its events)^ν. 0: the same for all; 1: as much as in
-        a sum over events.
+        ν; the λ of a row is regularization · (its events)^ν. 0: the same for all, as in `implicit`;
+        1: as much as in a sum over events, as in Spark.
     solver : {"cg", "cholesky", "subspace"}, default="cg"
         How a row is solved: `cg_steps` of conjugate gradients from the row as it was; exactly; or
         exactly in one block of `block_size` components after the other, from the row as it was

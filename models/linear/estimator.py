@@ -296,7 +296,8 @@ class LinearRegression(SampleRegressor, LinearModel):
     the squared error or the Huber loss. With alpha=0 that is scikit-learn's LinearRegression (where
     many weights fit as well, fewer rows than weights, say, it has the shortest of them, and this
     need not); with solver="sgd" its SGDRegressor, whose parameters these are (so there is no class
-    of that name).
+    of that name). Lasso and ElasticNet have the same alpha and l1_ratio; that of Ridge, which adds
+    losses up, is alpha · Σ s_i (alpha · n without weights).
     For several targets y has the shape (n_samples, n_outputs), and the losses of a sample add up:
     each target has the optimum that it has alone.
 
@@ -305,11 +306,12 @@ class LinearRegression(SampleRegressor, LinearModel):
     loss : {"squared", "huber"}, default="squared"
         Half the squared error, or beyond `epsilon` linear.
     alpha : float, default=0.0
-        Strength of the penalty.
+        Strength of the penalty, on the mean loss.
     l1_ratio : float, default=0.0
         Share of the L1 term in the penalty (elastic net).
     epsilon : float, default=1.35
-        Residual from which the Huber loss is linear.
+        Residual from which the Huber loss is linear, in the units of y as in SGDRegressor (whose
+        default is 0.1); that of HuberRegressor is in units of a scale that it estimates.
     {shared parameters}
 
     Attributes

@@ -40,7 +40,8 @@ hidden : int or tuple of int, default=(100,)
 activation : {"relu", "tanh", "elu", "identity"}, default="relu"
     Between layers.
 alpha : float, default=1e-4
-    Strength of the L2 penalty ½ alpha ‖W‖² on the mean loss; biases are left out.
+    Strength of the L2 penalty ½ alpha ‖W‖² on the mean loss; biases are left out. (scikit-learn
+    divides its alpha by the samples of a step, or by the sum of their weights.)
 optimizer : {"adam", "sgd", "momentum", "adagrad"}, default="adam"
     With `top_k`, "sgd" and "momentum": the others divide by the size of what arrived, which TopK
     makes rare and large.

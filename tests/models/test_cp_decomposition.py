@@ -239,6 +239,22 @@ def test_warm_start_goes_on(tensor):
         warm.fit(tensor[:5])
 
 
+@pytest.mark.parametrize("missing", ["zero", "unknown"])
+def test_a_ridge_adds_the_squares_of_the_weights_to_what_falls(missing):
+    dense = np.random.default_rng(0).random((9, 8, 7))
+    dense[dense < 0.5] = 0
+    found = []
+    for n in range(1, 9):
+        fitted = model(
+            3, n_ranks=1, max_iter=n, tol=0, ridge=1.0, missing=missing, dtype="float64"
+        ).fit(sparse.COO.from_numpy(dense))
+        weights, factors = fitted.weights_.to_numpy(), [each.to_numpy() for each in fitted.factors_]
+        off = (dense - np.einsum("ir,jr,kr,r->ijk", *factors, weights)) ** 2
+        off = off if missing == "zero" else off[dense != 0]
+        found.append(off.sum() + (weights**2).sum())
+    assert (np.diff(found) < 1e-12).all() and found[-1] < found[0]
+
+
 @pytest.mark.parametrize("suffix", [".npz", ".zarr"])
 def test_resume_gives_the_bits_of_an_unbroken_fit(tensor, tmp_path, suffix):
     if suffix == ".zarr":

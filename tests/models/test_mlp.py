@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse
+from sklearn import neural_network
 from sklearn.datasets import load_digits
 
 import daskpart
@@ -100,6 +102,39 @@ def test_a_weight_of_two_is_a_row_twice(loss):
     twice = [0, 0, 1, 2, 3, 4, 4]
     found = loss.sums(outputs, targets, np.array([2.0, 1, 1, 1, 2]))
     np.testing.assert_allclose(found, loss.sums(outputs[twice], targets[twice]))
+
+
+@pytest.mark.parametrize(("kind", "share"), [("class", 1), ("numbers", 2 / 3), ("several", 1 / 3)])
+def test_steps_are_those_of_scikit_learn(kind, share):
+    """As the guide says of rates and alpha: of three columns our gradient is a share of theirs."""
+    X, y = samples()
+    X, weight = X.toarray(), np.random.default_rng(2).random(97)
+    targets = {"class": y, "numbers": np.eye(3)[y] - 0.3, "several": np.eye(3, dtype=int)[y]}[kind]
+    of_theirs, of_ours = (
+        (neural_network.MLPRegressor, MLPRegressor) if kind == "numbers"
+        else (neural_network.MLPClassifier, MLPClassifier)
+    )  # fmt: skip
+    theirs = of_theirs(
+        hidden_layer_sizes=(7, 5), alpha=2.0, solver="sgd", momentum=0, learning_rate_init=0.1,
+        batch_size=97, shuffle=False,
+    )  # fmt: skip
+    named = {} if kind == "numbers" else {"classes": [0, 1, 2]}
+    theirs.partial_fit(X, targets, **named)
+    ours = of_ours(
+        (7, 5), alpha=2.0 * share / weight.sum(), optimizer="sgd", eta0=0.1 / share,
+        batch_size=49, n_ranks=2, shuffle=False, **LOCAL,
+    ).partial_fit(X, targets, **named)  # fmt: skip
+    pairs = zip(theirs.coefs_, theirs.intercepts_, strict=True)
+    ours.state_ = replace(ours.state_, weights={
+        f"{place}.{name}": array.copy() for place, pair in enumerate(pairs)
+        for name, array in zip(("weight", "bias"), pair, strict=True)
+    })  # fmt: skip
+    for _ in range(3):
+        theirs.partial_fit(X, targets, sample_weight=weight)
+        ours.partial_fit(X, targets, sample_weight=weight)
+    for own, other in ((ours.coefs_, theirs.coefs_), (ours.intercepts_, theirs.intercepts_)):
+        for one, another in zip(own, other, strict=True):
+            np.testing.assert_allclose(one, another, rtol=1e-9, atol=1e-12)
 
 
 # -- many ranks ---
