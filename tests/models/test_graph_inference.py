@@ -47,6 +47,72 @@ def test_outputs_of_ranks_are_those_of_one(layer, monkeypatch):
         assert local.tobytes() == lazy.tobytes() == threads.tobytes()
 
 
+def elsewhere(layer):
+    """A fitted model of ours, and its weights under the names of two other libraries."""
+    fitted = model(layer, max_iter=2).fit(features(), labels(), graph=graph())
+    geometric, dgl = {}, {}
+    for name, weight in fitted.coefs_.items():
+        place, name = name.split(".")
+        names = {
+            "gcn": {"weight": ("lin.weight", "weight")},
+            "sage": {"weight": ("lin_l.weight", "fc_neigh.weight"), "bias": ("lin_l.bias", "bias"),
+                     "self_weight": ("lin_r.weight", "fc_self.weight")},
+            "gat": {"weight": ("lin.weight", "fc.weight"), "attention_left": ("att_dst", "attn_r"),
+                    "attention_right": ("att_src", "attn_l")},
+            "gin": {"weight": ("nn.0.weight", "apply_func.0.weight"),
+                    "inner_bias": ("nn.0.bias", "apply_func.0.bias"),
+                    "outer_weight": ("nn.2.weight", "apply_func.2.weight"),
+                    "bias": ("nn.2.bias", "apply_func.2.bias")},
+            "sgc": {"weight": ("lin.weight", "fc.weight"), "bias": ("lin.bias", "fc.bias")},
+            "appnp": {},
+        }[layer].get(name, (name, name))  # fmt: skip
+        for held, prefix, other in zip(
+            (geometric, dgl), (f"conv{place}", f"layers.{place}"), names, strict=True
+        ):
+            turned = name.endswith("weight") and (layer != "gcn" or held is geometric)
+            array = weight[None] if name.startswith("attention") else weight
+            held[f"{prefix}.{other}"] = array.T if turned else array
+    return fitted, geometric, dgl
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_weights_of_other_libraries_predict_here(layer):
+    fitted, *others = elsewhere(layer)
+    for state in others:
+        mine = model(layer).set_coefs(coefs_from_state_dict(state, layer), classes=["a", "b", "c"])
+        np.testing.assert_allclose(
+            mine.predict_proba(features(), graph=graph()), fitted.predict_proba(features()),
+            rtol=1e-9,
+        )  # fmt: skip
+        assert set(mine.predict(features(), graph=graph())) <= {"a", "b", "c"}
+
+
+def test_weights_of_another_network_are_refused():
+    _, state, _ = elsewhere("gcn")
+    with pytest.raises(InputError, match="no weight of a sage layer"):
+        coefs_from_state_dict({"conv1.lin.weight": np.eye(2)}, "sage")
+    with pytest.raises(InputError, match="state dicts are read of"):
+        coefs_from_state_dict(state, "gcn2")
+    with pytest.raises(InputError, match=r"'convs.1.eps' is 0.5: give .*{'epsilon': 0.5}"):
+        coefs_from_state_dict({"convs.0.eps": np.zeros(1), "convs.1.eps": np.array([0.5])}, "gin")
+    with pytest.raises(InputError, match="the parameters make a network of"):
+        model(hidden=(9,)).set_coefs(coefs_from_state_dict(state))
+    with pytest.raises(InputError, match="lack '0"):
+        model().set_coefs({})
+    for classes in (["a", "b"], [["a", "b", "c"]]):
+        with pytest.raises(InputError, match="coefs have 3 outputs: name each of them"):
+            model().set_coefs(coefs_from_state_dict(state), classes=classes)
+
+
+def test_weights_in_any_order_of_memory_and_of_several_classes():
+    fitted = model(loss="several").fit(features(), labels("several"), graph=graph())
+    turned = {name: np.asfortranarray(weight) for name, weight in fitted.coefs_.items()}
+    mine = model().set_coefs(turned, classes=["a", "b", "c"], several=True)
+    found = mine.predict_proba(features(), graph=graph())
+    np.testing.assert_allclose(found, fitted.predict_proba(features()), rtol=1e-12)
+    assert mine.predict(features(), graph=graph()).shape == (N, 3)
+
+
 def gat_elsewhere():
     """Weights of 2 heads of 3 columns, then 2 output heads of 3 classes: by PyG 2.4, and by DGL."""
     random = np.random.default_rng(3)

@@ -120,22 +120,6 @@ def test_least_squares_ridge_and_huber():
     np.testing.assert_allclose(X.T @ slope / 80, 0, atol=1e-8)
 
 
-@pytest.mark.parametrize("l1_ratio", [0.4, 1.0])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_lasso_and_elastic_net_by_full_steps(l1_ratio, weighted):
-    X, y = samples(n=80)
-    y = X @ np.arange(12.0) + np.random.default_rng(2).normal(size=80)
-    weights = np.random.default_rng(1).random(80) if weighted else None
-    expected = sklearn.linear_model.ElasticNet(0.3, l1_ratio=l1_ratio, tol=1e-12).fit(X, y, weights)
-    model = LinearRegression(
-        alpha=0.3, l1_ratio=l1_ratio, solver="sgd", batch_size=40, learning_rate="constant",
-        eta0=0.3, max_iter=300, tol=0, **LOCAL,
-    ).fit(X, y, weights)  # fmt: skip
-    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-8)
-    assert model.intercept_ == pytest.approx(expected.intercept_)
-    np.testing.assert_array_equal(model.coef_ == 0, expected.coef_ == 0)
-
-
 @pytest.mark.parametrize("n_ranks", [1, 3])
 def test_several_targets_have_the_coefficients_of_scikit_learn(n_ranks, tmp_path):
     X, y = samples(n=80)

@@ -10,6 +10,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.linear_model import ElasticNet
 
 from daskpart import LinearRegression, LinearSVC, LogisticRegression
 from daskpart.collectives.transports.threads import ThreadsCommunicator
@@ -170,6 +171,22 @@ def test_lazy_penalties_are_those_of_whole_vectors(n_ranks, l1_ratio):
     if l1_ratio == 1:
         assert 0 < np.count_nonzero(w) < len(w)
         np.testing.assert_array_equal(model.coef_[0] == 0, w == 0)
+
+
+@pytest.mark.parametrize("l1_ratio", [0.4, 1.0])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_lasso_and_elastic_net_by_steps_over_all_samples_are_scikit_learns(l1_ratio, weighted):
+    random = np.random.default_rng(2)
+    X = random.normal(size=(80, 12))
+    y, weights = X @ np.arange(12.0) + random.normal(size=80), random.random(80)
+    weights = weights if weighted else None
+    expected = ElasticNet(0.3, l1_ratio=l1_ratio, tol=1e-12).fit(X, y, weights)
+    options = {"alpha": 0.3, "l1_ratio": l1_ratio, "batch_size": 40, "n_ranks": 2, "max_iter": 300}
+    rate = {"learning_rate": "constant", "eta0": 0.3}
+    model = LinearRegression(**options, **rate, **LOCAL).fit(X, y, weights)
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-8)
+    assert model.intercept_ == pytest.approx(expected.intercept_)
+    np.testing.assert_array_equal(model.coef_ == 0, expected.coef_ == 0)
 
 
 @pytest.mark.parametrize("n_ranks", [1, 2])
