@@ -11,7 +11,7 @@ layer : {"gcn", "sage", "gin", "sgc", "appnp", "gat"} or type, default="gcn"
 layer_options : dict or None, default=None
     Parameters of the layer: sgc {"hops"}, appnp {"hops", "teleport"}, gin {"epsilon"}, gat
     {"heads", "output_heads", "slope", "attention_dropout"}.
-activation : {"relu", "tanh", "elu", "identity"}, default="relu"
+activation : {"relu", "tanh", "logistic", "elu", "identity"}, default="relu"
     Between layers.
 dropout : float, default=0.5
     Share of the entries of each layer's input that are put to 0 in training. Where the first

@@ -99,7 +99,8 @@ class MatrixFactorization(Recommender):
     initial_learning_rate : float or None, default=None
         Rate of the first epoch; None: 0.1 for adagrad, 0.02 for decay, 0.01 for the others.
     regularization : float, default=0.05
-        γ, weight of the squared norms of factors and biases.
+        γ, weight of the squared norms of factors and biases, once a rating (as reg_all of Surprise;
+        of ratings divided by a power of two near their standard deviation).
     biases : bool, default=True
         Fit μ, b_i and b_j too.
     init_scale : float, default=0.1

@@ -37,7 +37,7 @@ SHARED_PARAMETERS = """\
 hidden : int or tuple of int, default=(100,)
     Widths of the hidden layers; (): one layer. (As in `GCNClassifier`; scikit-learn says
     hidden_layer_sizes.)
-activation : {"relu", "tanh", "elu", "identity"}, default="relu"
+activation : {"relu", "tanh", "logistic", "elu", "identity"}, default="relu"
     Between layers.
 alpha : float, default=1e-4
     Strength of the L2 penalty ½ alpha ‖W‖² on the mean loss; biases are left out. (scikit-learn

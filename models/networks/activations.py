@@ -1,6 +1,6 @@
 """Activations and their derivatives, which are told from the activated value alone.
 
-relu  max(z, 0)      tanh  tanh z      elu  z or eᶻ − 1      identity  z
+relu  max(z, 0)    tanh  tanh z    logistic  1 / (1 + e⁻ᶻ)    elu  z or eᶻ − 1    identity  z
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 
 class Activation(NamedTuple):
@@ -35,6 +36,14 @@ def _tanh_backward(value: NDArray[Any], gradient: NDArray[Any]) -> None:
     gradient *= 1 - value * value
 
 
+def _logistic(z: NDArray[Any]) -> NDArray[Any]:
+    return expit(z, out=z)
+
+
+def _logistic_backward(value: NDArray[Any], gradient: NDArray[Any]) -> None:
+    gradient *= value * (1 - value)
+
+
 def _elu(z: NDArray[Any]) -> NDArray[Any]:
     below = np.expm1(np.minimum(z, 0))
     np.maximum(z, 0, out=z)
@@ -53,6 +62,7 @@ def _identity_backward(value: NDArray[Any], gradient: NDArray[Any]) -> None:
 ACTIVATIONS: Mapping[str, Activation] = {
     "relu": Activation(_relu, _relu_backward),
     "tanh": Activation(_tanh, _tanh_backward),
+    "logistic": Activation(_logistic, _logistic_backward),
     "elu": Activation(_elu, _elu_backward),
     "identity": Activation(lambda z: z, _identity_backward),
 }

@@ -116,7 +116,7 @@ def test_gradients_of_every_layer(layer, directed, n_ranks):
 
 @pytest.mark.parametrize("n_ranks", [1, 3])
 @pytest.mark.parametrize("loss", ["classes", "several", "numbers"])
-@pytest.mark.parametrize("activation", ["relu", "elu", "identity"])
+@pytest.mark.parametrize("activation", ["relu", "elu", "logistic", "identity"])
 def test_gradients_of_every_loss_and_activation(loss, activation, n_ranks):
     estimator = model(loss=loss, activation=activation)
     check_gradient(estimator, features(), labels(loss), graph(), n_ranks)

@@ -104,8 +104,9 @@ def test_a_weight_of_two_is_a_row_twice(loss):
     np.testing.assert_allclose(found, loss.sums(outputs[twice], targets[twice]))
 
 
+@pytest.mark.parametrize("activation", ["relu", "tanh", "logistic", "identity"])
 @pytest.mark.parametrize(("kind", "share"), [("class", 1), ("numbers", 2 / 3), ("several", 1 / 3)])
-def test_steps_are_those_of_scikit_learn(kind, share):
+def test_steps_are_those_of_scikit_learn(kind, share, activation):
     """As the guide says of rates and alpha: of three columns our gradient is a share of theirs."""
     X, y = samples()
     X, weight = X.toarray(), np.random.default_rng(2).random(97)
@@ -116,13 +117,13 @@ def test_steps_are_those_of_scikit_learn(kind, share):
     )  # fmt: skip
     theirs = of_theirs(
         hidden_layer_sizes=(7, 5), alpha=2.0, solver="sgd", momentum=0, learning_rate_init=0.1,
-        batch_size=97, shuffle=False,
+        batch_size=97, shuffle=False, activation=activation,
     )  # fmt: skip
     named = {} if kind == "numbers" else {"classes": [0, 1, 2]}
     theirs.partial_fit(X, targets, **named)
     ours = of_ours(
         (7, 5), alpha=2.0 * share / weight.sum(), optimizer="sgd", eta0=0.1 / share,
-        batch_size=49, n_ranks=2, shuffle=False, **LOCAL,
+        batch_size=49, n_ranks=2, shuffle=False, activation=activation, **LOCAL,
     ).partial_fit(X, targets, **named)  # fmt: skip
     pairs = zip(theirs.coefs_, theirs.intercepts_, strict=True)
     ours.state_ = replace(ours.state_, weights={
