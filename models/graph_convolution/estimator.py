@@ -52,8 +52,9 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
     class_weight : dict, "balanced" or None, default=None
         By how much the loss of a vertex of each class is multiplied, as in scikit-learn: in the
         gradient, in loss and validation_loss of the history, and not in the scores. "balanced"
-        counts the vertices that are trained on. Not of a table, where a vertex may have several
-        classes.
+        counts the vertices that are trained on. The sum is divided by their number, while
+        CrossEntropyLoss(weight=…) of torch divides by the sum of their weights ("balanced" is the
+        same in both). Not of a table, where a vertex may have several classes.
 
     Attributes
     ----------
