@@ -208,38 +208,25 @@ def combine_rows(state: NDArray[Any], inbox: Inbox, *, reduction: Reduction = SU
     if reduction.combine is np.add and are_added_by_kernels(state):
         add_in_rank_order(state, inbox.positions, inbox.payloads, n_before)
         return state
-    if n_before:
-        positions, rows = _combined(inbox, n_before, len(state), reduction)
-        state[positions] = reduction.combined(rows, state.take(positions, axis=0))
-    after = zip(inbox.positions[n_before:], inbox.payloads[n_before:], strict=True)
-    for positions, rows in after:
+    messages = list(zip(inbox.positions, inbox.payloads, strict=True))
+    if n_before:  # what lower ranks sent combines first: marks are quicker than to sort positions
+        arrived = np.zeros(len(state), bool)
+        for positions, _ in messages[:n_before]:
+            arrived[positions] = True
+        touched = np.flatnonzero(arrived)
+        own = state.take(touched, axis=0)
+        arrived[:] = False
+        for positions, rows in messages[:n_before]:
+            meets = arrived[positions]
+            if meets.any():
+                rows = rows.copy()
+                rows[meets] = reduction.combined(state[positions[meets]], rows[meets])
+            state[positions] = rows
+            arrived[positions] = True
+        state[touched] = reduction.combined(state.take(touched, axis=0), own)
+    for positions, rows in messages[n_before:]:
         state[positions] = reduction.combined(state.take(positions, axis=0), rows)
     return state
-
-
-def _combined(
-    inbox: Inbox, n_sources: int, n_rows: int, reduction: Reduction
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """What the first sources sent, combined in their order: positions, each once, and rows."""
-    if n_sources == 1:
-        return inbox.positions[0], inbox.payloads[0]
-    # a mark and a place for every row of the state: quicker than to sort the positions
-    arrived = np.zeros(n_rows, bool)
-    for positions in inbox.positions[:n_sources]:
-        arrived[positions] = True
-    touched = np.flatnonzero(arrived)
-    place_of = np.empty(n_rows, np.int64)
-    place_of[touched] = np.arange(len(touched))
-    first = inbox.payloads[0]
-    total = np.empty((len(touched), *first.shape[1:]), first.dtype)
-    arrived[:] = False
-    for positions, rows in zip(inbox.positions[:n_sources], inbox.payloads, strict=False):
-        place, meets = place_of[positions], arrived[positions]
-        combined = reduction.combined(total[place[meets]], rows[meets])
-        total[place] = rows
-        total[place[meets]] = combined
-        arrived[positions] = True
-    return touched, total
 
 
 def contributions(
