@@ -2,10 +2,8 @@
 
     driver ── request ──▶ scheduler ──▶ workers: a long task a rank (`worker`, `rank`)
 
-Discipline. The communicator holds a lease on a thread for each rank, or where ranks share them, on
-all threads of their workers. All ranks run before the first text. Every wait has an end. A worker
-that is lost, a cancelled task and a client that goes away end the ranks within seconds, and leave
-nothing.
+All ranks run before the first text (`lease`), and every wait has an end. A worker that is lost, a
+cancelled task and a client that goes away end the ranks within seconds, and leave nothing.
 """
 
 from __future__ import annotations
@@ -128,8 +126,8 @@ class SpmdCommunicator(RankedCommunicator):
             )
             for rank, place in enumerate(self.placement)
         ]
-        of_workers = self._cluster.on_all(on_worker.missing_ranks, self.run_id, seconds)
-        missing = sorted(rank for of_worker in of_workers for rank in of_worker)
+        of_workers = self._cluster.on_all(on_worker.on_session, self.run_id, "missing", seconds)
+        missing = sorted(rank for of_worker in of_workers for rank in of_worker or ())
         if missing:
             self._require_ranks()
             where = ", ".join(f"{rank} on {self.placement[rank]}" for rank in missing)
@@ -143,7 +141,7 @@ class SpmdCommunicator(RankedCommunicator):
         if self._cluster.client.status != "running":
             return  # the workers have noticed
         with suppress(WorkerLostError):
-            self._cluster.on_those_left(on_worker.close_session, self.run_id, _CLOSE_SECONDS)
+            self._on_sessions_left("close", _CLOSE_SECONDS)
         self._cluster.release(self._tasks)
         with suppress(WorkerLostError):
             self._cluster.on_scheduler(end_lease, self.run_id)
@@ -205,7 +203,7 @@ class SpmdCommunicator(RankedCommunicator):
             found = self._cluster.answered(lambda: self._deadlock(request.run))
             if found is not None and found == last:
                 stopped = stopped or found
-                self._cluster.on_those_left(on_worker.stop_run, self.run_id, request.run, found)
+                self._on_sessions_left("stop", request.run, found)
             last = found
 
         answers = self._cluster.watched(all_of_them, look)
@@ -225,6 +223,9 @@ class SpmdCommunicator(RankedCommunicator):
         for rank, place in enumerate(self.placement):
             of_worker[place][rank] = {number: values[rank] for number, values in own.items()}
         return [([place], pickle.dumps(of_worker[place])) for place in self._cluster.workers]
+
+    def _on_sessions_left(self, method: str, *arguments: Any) -> None:
+        self._cluster.on_those_left(on_worker.on_session, self.run_id, method, *arguments)
 
     async def _told(self, message: dict[str, Any], workers: list[str]) -> dict[str, Any]:
         """What a handler of some workers answers."""
@@ -255,7 +256,7 @@ class SpmdCommunicator(RankedCommunicator):
             self._broken = f"{type(error).__name__} in the last run: {error}"
         reason = f"the driver stopped the run ({type(error).__name__})"
         with suppress(Exception):
-            self._cluster.on_those_left(on_worker.stop_run, self.run_id, run, reason)
+            self._on_sessions_left("stop", run, reason)
 
     def _error_of(self, failed: list[Answer]) -> Exception:
         if all(isinstance(answer.error, RunStopped) for answer in failed):

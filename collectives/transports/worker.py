@@ -8,9 +8,8 @@
     └──────────────────────────────────────────────────────────────┘
 
 A rank is a Dask task, so it is seen on the dashboard, and ends when it is cancelled or its client
-goes away: the watch looks twice a second whether the task is still wanted. It leaves the worker's
-thread pool as soon as it runs, so it keeps no other task from running. A stream that breaks tells
-at once that a worker was lost.
+goes away: the watch looks twice a second. It leaves the worker's thread pool as soon as it runs, so
+it keeps no other task from running. A stream that breaks tells at once that a worker was lost.
 """
 
 from __future__ import annotations
@@ -281,9 +280,9 @@ class Session:
                 service.end()
             self._changed.set()
 
-    async def close(self, reason: str, seconds: float) -> None:
+    async def close(self, seconds: float) -> None:
         """End, and wait for the ranks at most so long; then nothing of the run is left here."""
-        self.end(reason)
+        self.end(_CLOSED)
         await self._until(lambda: self._done >= self._running, seconds)
         await self._forget()
 
@@ -394,24 +393,11 @@ async def open_session(spec: SessionSpec, dask_worker: Any) -> None:
     RankHost.of(dask_worker).open(spec)
 
 
-async def missing_ranks(run_id: str, seconds: float, dask_worker: Any) -> list[int]:
-    """Ranks of this worker that do not run within this time."""
+async def on_session(run_id: str, method: str, *arguments: Any, dask_worker: Any) -> Any:
+    """What a method of a communicator's session gives here; None where there is none any more."""
     session = RankHost.of(dask_worker).sessions.get(run_id)
-    return [] if session is None else await session.missing(seconds)
-
-
-async def stop_run(name: str, run: int, reason: str, dask_worker: Any) -> None:
-    """Stop a run on this worker."""
-    session = RankHost.of(dask_worker).sessions.get(name)
-    if session is not None:
-        session.stop(run, reason)
-
-
-async def close_session(run_id: str, seconds: float, dask_worker: Any) -> None:
-    """End a communicator on this worker; waits for its ranks at most so long."""
-    session = RankHost.of(dask_worker).sessions.get(run_id)
-    if session is not None:
-        await session.close(_CLOSED, seconds)
+    given = None if session is None else getattr(session, method)(*arguments)
+    return await given if asyncio.iscoroutine(given) else given
 
 
 def run_rank(run_id: str, rank: int) -> None:
