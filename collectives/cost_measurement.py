@@ -8,8 +8,7 @@
     the last two with long arrays again       →  where caches end, and arrays are new memory
 
 All ranks do the same at once, so ranks that share cores, and a scheduler that serves them all, are
-in the figures. The ranks agree on the largest that any of them measured, so the choices that follow
-from it are the same everywhere.
+in the figures; and they agree on the largest that any of them measured.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from .communicator import Communicator, PerRank, unchanged
 from .cost_model import LONG_BYTES, SHORT_BYTES, CostModel
 from .kernels_sparse import sparse_kernels
 from .messages import Exchange, Payload, ValueInbox
-from .reduction import SUM
+from .reduction import MAX, SUM
 from .stream import Stream, combined, entries_stream, stream_of
 
 _ROUNDS, _MORE_ROUNDS = 4, 48
@@ -102,11 +101,7 @@ def _seconds(communicator: Communicator, text: Callable[[], PerRank]) -> float:
 def _agreed(communicator: Communicator, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
     """The largest of all ranks: what a text branches on must be the same on all of them."""
     everyones = communicator.values([seconds] * communicator.n_ranks)
-    return communicator.fold(everyones, _largest, label="cost model").result()
-
-
-def _largest(values: list[NDArray[Any]]) -> NDArray[Any]:
-    return np.max(values, axis=0)
+    return communicator.fold(everyones, MAX.fold, label="cost model").result()
 
 
 def _measured(communicator: Communicator) -> CostModel:
@@ -121,7 +116,7 @@ def _start(communicator: Communicator) -> PerRank:
     """As much as happens before the first step."""
     held = communicator.values([np.zeros(3)] * communicator.n_ranks)
     streams = communicator.map(stream_of, held)
-    agreed = communicator.fold(communicator.map(unchanged, held), _largest, label="cost model")
+    agreed = communicator.fold(communicator.map(unchanged, held), MAX.fold, label="cost model")
     agreed.result()
     return communicator.map(unchanged, streams, agreed)
 
@@ -209,32 +204,32 @@ def _pack_all(array: NDArray[np.uint8], source: int, destinations: list[int]) ->
 
 
 def _kernel_constants(communicator: Communicator) -> dict[str, float]:
-    """Seconds of an entry merged, gathered, scattered, of a dense element, of a byte copied."""
+    """Seconds of a unit of each of `_WORKS`, on short vectors, and of some on long ones."""
     n_ranks, length = communicator.n_ranks, _long_bytes(communicator.n_ranks) // 4
-    short = {"merged_entry": (_merge, 2 * _ENTRIES), "gathered_entry": (_gather, 4 * _ENTRIES),
-             "lone_gathered_entry": (_gather_lone, 4 * _ENTRIES),
-             "scattered_entry": (_scatter, 4 * _ENTRIES), "dense_element": (_add, _INDICES),
-             "copied_byte": (_copy, 4 * _INDICES)}  # fmt: skip
+    short = {
+        "merged_entry": 2 * _ENTRIES, "gathered_entry": 4 * _ENTRIES,
+        "lone_gathered_entry": 4 * _ENTRIES, "scattered_entry": 4 * _ENTRIES,
+        "dense_element": _INDICES, "copied_byte": 4 * _INDICES,
+    }  # fmt: skip
     long = {
-        "long_scattered_entry": (_scatter, int(length * _SHARE)),
-        "long_dense_element": (_add, length),
-        "long_copied_byte": (_copy, 4 * length),
-    }
+        "scattered_entry": int(length * _SHARE), "dense_element": length, "copied_byte": 4 * length,
+    }  # fmt: skip
     held = communicator.map(_vectors, communicator.values(list(range(n_ranks))))
     found = _seconds_a_unit(communicator, held, short, max(1, _REPEATS // n_ranks))
     held = communicator.map(_long_vectors, communicator.values([length] * n_ranks))
-    return found | _seconds_a_unit(communicator, held, long, 1)
+    of_long = _seconds_a_unit(communicator, held, long, 1)
+    return found | {f"long_{name}": seconds for name, seconds in of_long.items()}
 
 
 def _seconds_a_unit(
-    communicator: Communicator, held: PerRank, works: dict[str, tuple[Callable, int]], repeats: int
+    communicator: Communicator, held: PerRank, units: dict[str, int], repeats: int
 ) -> dict[str, float]:
     """Of each piece of work; in turn, so that a busy moment is in one reading of each."""
     communicator.settle(held)
     for times in (repeats, _MORE * repeats):  # more where little is lost in the time of a call
         texts = [
             partial(communicator.map, _repeat, held, work=work, repeats=n)
-            for work, n in ((_copy, 0), *((work, times) for work, _ in works.values()))
+            for work, n in (("copied_byte", 0), *((work, times) for work in units))
         ]
         turns = [[_seconds(communicator, text) for text in texts] for _ in range(_KERNEL_TURNS + 1)]
         idle, *seconds = _agreed(communicator, np.min(turns[1:], axis=0)).tolist()
@@ -242,7 +237,7 @@ def _seconds_a_unit(
             break
     return {
         name: max(taken - idle, 1e-9) / (times * n_units)
-        for taken, (name, (_, n_units)) in zip(seconds, works.items(), strict=True)
+        for taken, (name, n_units) in zip(seconds, units.items(), strict=True)
     }
 
 
@@ -272,12 +267,12 @@ def _long_vectors(length: int) -> _Vectors:
     return _Vectors(sparse, np.ones(length, np.float32))
 
 
-def _repeat(vectors: _Vectors, *, work: Callable, repeats: int) -> int:
+def _repeat(vectors: _Vectors, *, work: str, repeats: int) -> int:
     # what was made is kept for a while, as a collective does, so that the next is new memory: what
     # was freed just before costs nothing, new pages up to ten times what is done with them
     kept: list[NDArray[Any]] = []
     for _ in range(repeats):
-        kept.append(work(vectors))
+        kept.append(_WORKS[work](vectors))
         if kept[0].nbytes * len(kept) >= _KEPT_BYTES:
             kept.clear()
     return repeats
@@ -290,23 +285,17 @@ def _merge(vectors: _Vectors) -> NDArray[Any]:
     return vectors.room[1]
 
 
-def _gather(vectors: _Vectors) -> NDArray[Any]:
-    return combined(vectors.sparse, SUM, 1.0).values
-
-
-def _gather_lone(vectors: _Vectors) -> NDArray[Any]:
-    return combined(vectors.lone, SUM, 1.0).values
-
-
 def _scatter(vectors: _Vectors) -> NDArray[Any]:
     for each in vectors.sparse:
         sparse_kernels(np.add).scatter(vectors.dense, 0, each.indices, each.values)
     return vectors.dense
 
 
-def _add(vectors: _Vectors) -> NDArray[Any]:
-    return np.add(vectors.dense, vectors.dense)
-
-
-def _copy(vectors: _Vectors) -> NDArray[Any]:
-    return vectors.dense.copy()
+_WORKS: dict[str, Callable[[_Vectors], NDArray[Any]]] = {  # by the constants that they measure
+    "merged_entry": _merge,
+    "gathered_entry": lambda vectors: combined(vectors.sparse, SUM, 1.0).values,
+    "lone_gathered_entry": lambda vectors: combined(vectors.lone, SUM, 1.0).values,
+    "scattered_entry": _scatter,
+    "dense_element": lambda vectors: np.add(vectors.dense, vectors.dense),
+    "copied_byte": lambda vectors: vectors.dense.copy(),
+}

@@ -191,10 +191,11 @@ def test_measuring_finds_what_a_unit_of_each_work_takes(monkeypatch, n_ranks):
     """By a clock that moves in the kernels alone; ranks in turn wait for each other."""
     entries, short = cost_measurement._ENTRIES, SHORT_BYTES // 4
     units = {  # of a call on vectors of the short length, and nanoseconds of each
-        "_merge": (2 * entries, 8), "_gather": (4 * entries, 5), "_gather_lone": (4 * entries, 7),
-        "_scatter": (4 * entries, 3), "_add": (short, 2), "_copy": (SHORT_BYTES, 1),
+        "merged_entry": (2 * entries, 8), "gathered_entry": (4 * entries, 5),
+        "lone_gathered_entry": (4 * entries, 7), "scattered_entry": (4 * entries, 3),
+        "dense_element": (short, 2), "copied_byte": (SHORT_BYTES, 1),
     }  # fmt: skip
-    slower = {"_scatter": 4 / 3}  # on long vectors
+    slower = {"scattered_entry": 4 / 3}  # on long vectors
     now = [0.0]
 
     def work(vectors, *, seconds, slower):
@@ -204,7 +205,7 @@ def test_measuring_finds_what_a_unit_of_each_work_takes(monkeypatch, n_ranks):
 
     for name, (n_units, each) in units.items():
         replaced = partial(work, seconds=n_units * each * 1e-9, slower=slower.get(name, 1))
-        monkeypatch.setattr(cost_measurement, name, replaced)
+        monkeypatch.setitem(cost_measurement._WORKS, name, replaced)
     monkeypatch.setattr(cost_measurement, "perf_counter", lambda: now[0])
     monkeypatch.setattr(cost_measurement, "_LONG_BYTES", 4 * SHORT_BYTES)
     monkeypatch.setattr(cost_measurement, "_known", {})  # nobody else is told what was found
