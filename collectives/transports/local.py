@@ -4,10 +4,8 @@
     rank 1 ─┼─▶ min(cores, ranks) threads
     rank 2 ─┘                         └─ inbox: the very arrays that were packed
 
-A step that was short when it ran last is run rank by rank: to wake a thread costs more.
-
-The default without a Dask client. With ``sequential=True`` ranks run one after another, which
-makes it the simulator: hundreds of ranks on one core, every message counted.
+The default without a Dask client. A step that was short when it ran last is run rank by rank: to
+wake a thread costs more.
 
 A clock a rank makes the time blocked meaningful although ranks share cores: it runs while the
 rank computes, and on receiving it is set forward to the clocks of the ranks it receives from at
@@ -27,11 +25,11 @@ from daskpart._floor.checks import whole_number
 from daskpart._floor.cores import n_cores
 from daskpart._floor.memory import give_back_freed_memory, keep_freed_memory
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated
-from daskpart.collectives.copies import duplicate
 from daskpart.collectives.counters import star_rounds, value_bytes
 from daskpart.collectives.large_arrays import free_kept_memory
 from daskpart.collectives.messages import Exchange, Message, RankExchange, RankMessages
 from daskpart.collectives.timeline import BLOCKED, COMPUTING, SENDING, Span, name_of
+from daskpart.collectives.values import duplicate
 
 from .from_dask import computed_values
 from .rank_pool import RankPool
@@ -114,7 +112,7 @@ class LocalCommunicator(Communicator):
         def step(rank: int) -> list[Message]:
             return self._half(pending, rank).messages(held[rank], pack)
 
-        sent = self._run(step, SENDING, pending.label, _bytes_sent)
+        sent = self._run(step, SENDING, pending.label)
         arriving: list[dict[int, Any]] = [{} for _ in range(self.n_ranks)]
         flat = []
         for rank, messages in enumerate(sent):
@@ -154,21 +152,15 @@ class LocalCommunicator(Communicator):
         free_kept_memory()
         give_back_freed_memory()
 
-    def _run(
-        self,
-        step: Callable[[int], Any],
-        kind: int,
-        name: str,
-        bytes_of: Callable[[Any], int] | None = None,
-    ) -> list[Any]:
-        """A step on all ranks, timed; `bytes_of` a rank's result is what it sent."""
+    def _run(self, step: Callable[[int], Any], kind: int, name: str) -> list[Any]:
+        """A step on all ranks, timed."""
         expected = self._expected.get((kind, name), _SHORT)
         with one_blas_thread:  # of a step outside of a run, too
             results = self._pool.run(step, alone=expected < _SHORT)
         # halved at most: where long and short ones take turns, threads are for the long ones
         self._expected[kind, name] = max(self._pool.busy_seconds, expected / 2)
         ends = self._clock + self._pool.seconds
-        self._note(kind, name, ends, [bytes_of(r) for r in results] if bytes_of else None)
+        self._note(kind, name, ends, results if kind == SENDING else None)
         self._counters.seconds_computing += self._pool.seconds
         self._clock = ends
         return results
@@ -186,18 +178,15 @@ class LocalCommunicator(Communicator):
         self._clock = clock
 
     def _note(
-        self, kind: int, name: str, ends: np.ndarray, nbytes: list[int] | None = None
+        self, kind: int, name: str, ends: np.ndarray, sent: list[list[Message]] | None = None
     ) -> None:
         """What every rank did until its clock shows `ends`, for the timeline."""
         if self.timeline is None:
             return
         for rank in np.flatnonzero(ends > self._clock).tolist():
             times = (float(self._clock[rank]), float(ends[rank]))
-            self.timeline.add(Span(rank, kind, name, *times, nbytes[rank] if nbytes else 0))
-
-
-def _bytes_sent(messages: list[Message]) -> int:
-    return sum(message.nbytes * len(message.destinations) for message in messages)
+            nbytes = sum(m.nbytes * len(m.destinations) for m in sent[rank]) if sent else 0
+            self.timeline.add(Span(rank, kind, name, *times, nbytes))
 
 
 def _overwritable(state: PerRank) -> Callable[[int], Any]:

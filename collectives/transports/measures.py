@@ -11,7 +11,6 @@ messages have been measured; the driver knows which to expect.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -65,13 +64,12 @@ def close(run: str) -> dict[Key, Note]:
 # -- at the driver ---
 
 
-@dataclass(eq=False)
-class _Expected:
+class _Expected(NamedTuple):
     label: str
-    index: int
+    round_index: int
     source: NDArray[Any]
     destination: NDArray[Any]
-    measured: dict[Key, Note] = field(default_factory=dict)
+    measured: dict[Key, Note]
 
 
 class Measures:
@@ -88,7 +86,7 @@ class Measures:
         self, step: int, label: str, index: int, source: NDArray[Any], destination: NDArray[Any]
     ) -> None:
         """Announce the messages of a step."""
-        self._rounds[step] = _Expected(label, index, source, destination)
+        self._rounds[step] = _Expected(label, index, source, destination, {})
 
     def expect_star(self, step: int, label: str) -> None:
         """Announce a fold: every rank but 0 to rank 0 in this step, and back in the next."""
@@ -98,7 +96,7 @@ class Measures:
     def add(self, notes: dict[Key, Note], timeline: Timeline | None = None) -> None:
         """Take what one process measured."""
         for key, note in notes.items():
-            kind, name = COMPUTING, note.name
+            kind, name, rank = COMPUTING, note.name, key[1]
             if len(key) == 3:
                 expected = self._rounds.get(key[0])
                 if expected is None:
@@ -107,13 +105,17 @@ class Measures:
                 kind, name = SENDING, expected.label
             if key not in self._timed and note.end > note.begin:
                 self._timed.add(key)
-                self._add_times(
-                    Span(key[1], kind, name, note.begin, note.end, note.nbytes), timeline
-                )
+                self.counters.seconds_computing[rank] += note.end - note.begin
+                self._busy[rank].append((note.begin, note.end))
+                if timeline is not None:
+                    timeline.add(Span(rank, kind, name, note.begin, note.end, note.nbytes))
         for step in sorted(self._rounds):
-            expected = self._rounds[step]
-            if len(expected.measured) == len(expected.source):
-                self._count(expected)
+            label, index, source, destination, measured = self._rounds[step]
+            if len(measured) == len(source):
+                pairs = zip(source.tolist(), destination.tolist(), strict=True)
+                sent = [measured[pair] for pair in pairs]
+                rows, nbytes = [note.rows for note in sent], [note.nbytes for note in sent]
+                self.counters.record_round(label, index, source, destination, rows, nbytes)
                 del self._rounds[step]
 
     def add_wait(self, begin: float, end: float, timeline: Timeline | None = None) -> None:
@@ -124,19 +126,6 @@ class Measures:
                 if timeline is not None:
                     timeline.add(Span(rank, BLOCKED, "waiting", since, until))
             busy.clear()
-
-    def _add_times(self, span: Span, timeline: Timeline | None) -> None:
-        self.counters.seconds_computing[span.rank] += span.end - span.begin
-        self._busy[span.rank].append((span.begin, span.end))
-        if timeline is not None:
-            timeline.add(span)
-
-    def _count(self, expected: _Expected) -> None:
-        ends = expected.source, expected.destination
-        pairs = zip(*(ranks.tolist() for ranks in ends), strict=True)
-        sent = [expected.measured[pair] for pair in pairs]
-        rows, nbytes = [note.rows for note in sent], [note.nbytes for note in sent]
-        self.counters.record_round(expected.label, expected.index, *ends, rows, nbytes)
 
 
 def _gaps(busy: list[tuple[float, float]], begin: float, end: float) -> list[tuple[float, float]]:

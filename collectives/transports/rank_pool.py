@@ -55,8 +55,10 @@ class RankPool:
             self._one_step_at_a_time.release()
         self.seconds, self.busy_seconds = np.array(task.seconds), sum(task.busy or task.seconds)
         if task.errors:
-            rank = min(task.errors)
-            raise _named(task.errors[rank], rank, sorted(task.errors))
+            rank, *others = sorted(task.errors)
+            failed = f" (also failed: {others})" if others else ""
+            task.errors[rank].add_note(f"on rank {rank}{failed}")
+            raise task.errors[rank]
         return task.results
 
     def close(self) -> None:
@@ -135,9 +137,3 @@ def _wait_through_interrupts(helpers: list[Future[None]]) -> None:
             interrupt = interrupt or helper.exception()
     if interrupt is not None:
         raise interrupt
-
-
-def _named(error: Exception, rank: int, failed: list[int]) -> Exception:
-    others = f" (also failed: {failed[1:]})" if len(failed) > 1 else ""
-    error.add_note(f"on rank {rank}{others}")
-    return error
