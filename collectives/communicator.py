@@ -22,7 +22,8 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from dask.base import is_dask_collection
@@ -33,19 +34,19 @@ from daskpart._floor.checks import several
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
-from .copies import duplicate
 from .counters import Counters
 from .hypercube import EmbeddedPlan
 from .messages import Exchange, Payload, PreparedPlan, PreparedRound, localise, slices_of_rank
 from .plan import Plan, require_same_ranks
 from .routes import prepare_embedding
 from .timeline import Timeline, timeline_if_recorded
-from .values import Pending, PerRank, Replicated, check_step, require_kind
+from .values import Pending, PerRank, Replicated, check_step, duplicate, require_kind
 
 if TYPE_CHECKING:
     from .cost_model import CostModel
 
 Cached = TypeVar("Cached")
+Text = TypeVar("Text", bound=Callable[..., Any])
 _MOST_CACHED = 64  # plans that a communicator keeps by `cached`
 
 
@@ -529,3 +530,26 @@ class Communicator(ABC):
 def unchanged(value: Any, *others: Any) -> Any:
     """The value itself, where a step must do nothing."""
     return value
+
+
+def collective(text: Text) -> Text:
+    """Make a text that is called like a function, inside of another text or outside of any.
+
+    Outside, where ranks are processes, all of it is one run, and not one for each call in it.
+    """
+
+    @wraps(text)
+    def call(communicator: Communicator, *values: Any, **static: Any) -> Any:
+        try:
+            ships_texts = communicator.ships_texts
+        except AttributeError:
+            given = type(communicator).__name__
+            raise InputError(
+                f"{text.__name__} got {given} where its communicator comes: give that first, "
+                "of communicator_for(…), or in a text its first argument"
+            ) from None
+        if ships_texts:
+            return communicator.run(call, *values, **static)
+        return text(communicator, *values, **static)
+
+    return cast(Text, call)

@@ -36,14 +36,13 @@ from numpy.typing import ArrayLike, NDArray
 from daskpart._floor.checks import as_array, one_of, whole_number
 from daskpart.errors import InputError
 
-from .communicator import Communicator, PerRank
+from .communicator import Communicator, PerRank, collective
 from .hypercube import embed
 from .messages import Inbox, PreparedPlan
 from .operations import expand, reduce
 from .plan import Plan, Round
 from .point_to_point import expand_plan
 from .reduction import SUM, Reduction, plain_number, require_reduction
-from .texts import collective
 
 ALGORITHMS = ("hypercube", "direct")
 # a plan, the numbers of the rows in each rank's array, the layout of each rank

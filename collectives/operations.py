@@ -17,13 +17,12 @@ from typing import Any
 
 from daskpart._floor.checks import one_of
 
-from .communicator import Communicator, PerRank, Replicated
+from .communicator import Communicator, PerRank, Replicated, collective
 from .embedded import run_embedded
 from .hypercube_dense import hypercube_allreduce
 from .messages import PreparedPlan, require_prepared
 from .reduction import SUM, Reduction, combine_rows, pack_rows, place_rows, require_reduction
 from .routes import PreparedEmbedding
-from .texts import collective
 
 
 @collective

@@ -11,14 +11,16 @@ and the value itself on another.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
-from .copies import duplicate
 from .messages import Exchange, PreparedRound
 
 if TYPE_CHECKING:
@@ -125,3 +127,17 @@ def require_kind(given: Any, kind: type, wanted: str) -> None:
     """Refuse what is not of this class."""
     if not isinstance(given, kind):
         raise InputError(f"Got {type(given).__name__}: give {wanted}.")
+
+
+def duplicate(value: Any) -> Any:
+    """A copy that shares nothing: ``value.copy()`` where an object offers it, else a deep copy.
+
+    A deep one, too, where ``copy()`` is known to share: of containers it shares what they contain,
+    and who says how to be copied deeply does so because ``copy()`` is not that. Of an array the
+    copy lies in memory as the array does: else a sum of it could have other bits.
+    """
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return value.copy(order="K")
+    if hasattr(value, "__deepcopy__") or isinstance(value, Collection):
+        return copy.deepcopy(value)
+    return value.copy() if callable(getattr(value, "copy", None)) else copy.deepcopy(value)

@@ -22,10 +22,10 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from daskpart._floor.blas import one_blas_thread
 from daskpart._floor.rank_tasks import RankPlacement
-from daskpart.collectives.copies import duplicate
 from daskpart.collectives.counters import value_bytes
 from daskpart.collectives.messages import RankExchange, RankMessages
 from daskpart.collectives.timeline import name_of, now
+from daskpart.collectives.values import duplicate
 
 from .measures import Note, record
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_matrix, csr_array
 
 from daskpart.collectives import stream as stream_module
-from daskpart.collectives.copies import duplicate
 from daskpart.collectives.reduction import ANY, MAX, MIN, SUM, Reduction
 from daskpart.collectives.stream import (
     combined,
@@ -22,6 +21,7 @@ from daskpart.collectives.stream import (
     index_type,
     stream_of,
 )
+from daskpart.collectives.values import duplicate
 from daskpart.errors import InputError
 
 PRODUCT = Reduction("product", np.multiply, 1)
