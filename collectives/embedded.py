@@ -9,16 +9,13 @@
 
 Abubaker et al. §4; the payload is what hides the latency of the sparse messages (Algorithm 2
 there). Rows leave the rank's state once, before the first round, and reach it once, after the last;
-in between they lie in a forwarding buffer, a slot for each routed row (`hypercube.EmbeddedPlan`)
-that passes the rank; where copies meet is fixed by the plan, and worked out once (`routes`). So
-``pack``, ``place`` and ``combine`` are those of `expand` and `reduce`, and see the same inbox as on
-a point-to-point plan, except where an aware reduce has combined copies on the way; and the state
-may be in use until the end.
+in between they lie in a forwarding buffer, a slot for each routed row that passes the rank
+(`routes`). So ``pack``, ``place`` and ``combine`` are those of `expand` and `reduce`, and see the
+same inbox as on a point-to-point plan, except where an aware reduce has combined copies on the way.
 
-A dense payload goes with the rows: it is the end of every message, where the last slots leave room
-(its bytes, not its numbers, so any dtype fits any other). Behind it comes a check sum of shape and
-dtype, so that ranks that disagree are told. Values combine with the lower rank's first, so after
-the last round all ranks hold the same bits.
+A payload is the end of every message: its bytes, so any dtype fits any other, and a check sum of
+shape and dtype, so that ranks that disagree are told. Values combine with the lower rank's first,
+so after the last round all ranks hold the same bits.
 """
 
 from __future__ import annotations
@@ -35,11 +32,10 @@ from numpy.typing import NDArray
 from daskpart._floor.checks import as_array, ranks_disagree, require_same_arrays
 from daskpart.errors import InputError
 
-from .communicator import Communicator, PerRank
+from .communicator import Communicator, PerRank, collective
 from .messages import Inbox, PreparedPlan, require_prepared
 from .reduction import SUM, Reduction, as_given, combine_rows, pack_rows, place_rows
 from .routes import PreparedEmbedding, RankRoutes
-from .texts import collective
 
 
 @collective

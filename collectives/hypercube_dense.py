@@ -8,8 +8,7 @@ In a round a rank and its neighbour swap what they have and combine it, the lowe
 first: both compute the same expression. Halving computes that expression too, element by element,
 so its bits are those of doubling; a rank sends 2N(K - 1)/K values in place of N·log2 K, which pays
 for long arrays. Other K: the ranks beyond the largest power of two add theirs to a partner's
-first, and are told the result last. Against the star of `allreduce` (2·(K - 1) messages, all of
-them at rank 0) no rank is hot.
+first, and are told the result last.
 
 Renggli, "Efficient Sparse AllReduce for Scalable Machine Learning" (2017), §3.3.1, calls the two
 recursive doubling and Rabenseifner's algorithm; halving runs the steps of the latter
@@ -27,7 +26,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.checks import as_array, require_same_arrays
 
-from .communicator import Communicator, PerRank
+from .communicator import Communicator, PerRank, collective
 from .hypercube import hypercube_edges
 from .large_arrays import copied
 from .messages import Exchange, Payload, ValueInbox
@@ -35,7 +34,6 @@ from .reduction import SUM, Reduction, as_given, require_reduction
 from .sparse_allreduce import PendingAllreduce, agreed_streams
 from .sparse_steps import core_of, steps_of
 from .stream import Stream, stream_of_all
-from .texts import collective
 
 
 @collective

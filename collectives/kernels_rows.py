@@ -5,9 +5,9 @@
                      then                  (x+y)+own …
     from 3           one after another     ((x+y)+own)+z
 
-NumPy gathers, adds and scatters, so it goes over the rows three times, and to add up what several
-lower ranks sent takes it thirty calls: for messages of some hundred rows that is longer than they
-travel. The order of additions is that of `reduction.combine_rows`, so the bits are too.
+NumPy goes over the rows three times, and to add up what several lower ranks sent takes it thirty
+calls: for messages of some hundred rows that is longer than they travel. The order of additions,
+and so the bits, are those of `reduction.combine_rows`.
 """
 
 from __future__ import annotations
@@ -34,23 +34,10 @@ def are_added_by_kernels(state: Rows) -> bool:
 def add_in_rank_order(
     state: Rows, positions: Sequence[Positions], payloads: Sequence[Rows], n_before: int
 ) -> None:
-    """Add the rows of each message to the state, those of the first `n_before` before its own.
+    """Add the rows of each message to the state, in place, the first `n_before` before its own.
 
-    Parameters
-    ----------
-    state : C-contiguous float32 or float64 ndarray of shape (n, ...)
-        Changed in place.
-    positions : sequence of int64 ndarray
-        For each message the rows of the state, each at most once, in the order of ranks.
-    payloads : sequence of ndarray
-        A row a position, of the dtype and shape of the state's.
-    n_before : int
-        Messages of lower ranks.
-
-    Raises
-    ------
-    InputError
-        For a position behind the end of the state.
+    The state is one that `are_added_by_kernels`; a message's positions differ from each other.
+    InputError for a position behind the end of the state.
     """
     flat = state.reshape(len(state), prod(state.shape[1:]))
     messages = [

@@ -10,10 +10,6 @@
               |*··*··|·*··*·|    bits
               |0     |2     |    before      of the words; the sum: a⊕d, b, e, f
 
-    scatter   entries combined with a dense vector; `place` writes them over it
-    compress  a dense vector back into entries
-    largest   indices of the largest magnitudes of each bucket
-
 Renggli 2017 §4.1.3. Indices are uint32 or uint64 here (`stream` widens smaller ones: those vectors
 are short), and every reduction compiles its own set on first use.
 """

@@ -9,8 +9,7 @@
 
 A plan fixes the rows of every message beforehand. The sparse collectives can't: how many entries
 survive a merge is known after the merge; so there only the pairs of ranks are fixed, and each
-payload says by its arrays how much there is. A bad plan, or ranks that disagree, give the same
-error on every transport.
+payload says by its arrays how much there is.
 """
 
 from __future__ import annotations
@@ -163,22 +162,21 @@ class PreparedPlan:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "plan": None}
 
-    def require(self, kind: str) -> None:
-        """Refuse another kind: run as this one, its rows would go to the wrong ranks."""
-        if self.kind != kind:
-            raise InputError(
-                f"A plan of kind {kind} is needed, got one of kind {self.kind}; use its reversed()."
-            )
-
 
 def require_prepared(given: object, kind: str) -> None:
-    """Refuse what is no prepared plan, above all the plan itself, or one of another kind."""
+    """Refuse what is no prepared plan, above all the plan itself, or one of another kind.
+
+    Run as this one, its rows would go to the wrong ranks.
+    """
     if not isinstance(given, PreparedPlan):
         raise InputError(
             f"prepared is a {type(given).__name__}: give what "
             "communicator.prepare(plan, numbering) made of a plan."
         )
-    given.require(kind)
+    if given.kind != kind:
+        raise InputError(
+            f"A plan of kind {kind} is needed, got one of kind {given.kind}; use its reversed()."
+        )
 
 
 def slices_of_rank(plans: Sequence[Plan], rank: int) -> list[RankRound]:
@@ -189,10 +187,7 @@ def slices_of_rank(plans: Sequence[Plan], rank: int) -> list[RankRound]:
 def localise(rounds: list[RankRound], numbering: NDArray[Any]) -> list[RankMessages]:
     """Translate a rank's slices from item ids to its local positions.
 
-    Raises
-    ------
-    InputError
-        If the numbering names an item twice, or lacks an item that the plan sends or receives.
+    InputError if the numbering names an item twice, or lacks one that the plan sends or receives.
     """
     numbering = as_array(numbering, "items of a numbering")
     if numbering.ndim != 1 or not (

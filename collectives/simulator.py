@@ -12,14 +12,9 @@
     rank 1  ──────α+βb──────▶ │ wait       │ round 1 …
                                ↑ a message is there when its sender is done with it
 
-Nothing is sent, so 4096 ranks take a moment. Time is that of the α–β model (a message of b bytes
-takes α + βb seconds), in two ways:
-
-    seconds              rounds in lock-step, each as long as its slowest rank (see `counters`)
-    seconds_of_rank      each rank goes on as soon as its own messages are there: it sends one after
-                         another in order of destinations, and receives meanwhile
-
-No rank is ever later than in lock-step. Rounds are added up as they come, so thousands of them on
+Time is that of the α–β model (`counters`), in two ways: with rounds in lock-step; and without,
+where a rank sends its messages one after another in order of destinations, receives meanwhile, and
+goes on as soon as its own are there. Rounds are added up as they come, so thousands of them on
 thousands of ranks take little memory. Of sparse vectors only the indices matter, so they are
 presence bits; this redoes Renggli 2017 §5 ("Scalability") for ranks that a machine does not have.
 """
@@ -175,25 +170,14 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Expected:
-    """A sparse allreduce of evenly spread entries by the closed form; see `expected_allreduces`.
-
-    Attributes
-    ----------
-    algorithm : str
-    n_rounds : int
-    messages, nbytes : float
-        Sent by a rank.
-    seconds : float
-    options : dict
-        ``group`` or ``degrees``, where the algorithm has them.
-    """
+    """A sparse allreduce of evenly spread entries by the closed form; see `expected_allreduces`."""
 
     algorithm: str
     n_rounds: int
-    messages: float
+    messages: float  # sent by a rank
     nbytes: float
     seconds: float
-    options: dict[str, Any]
+    options: dict[str, Any]  # ``group`` or ``degrees``, where the algorithm has them
 
 
 def simulate(

@@ -30,14 +30,13 @@ from numpy.typing import NDArray
 from daskpart._floor.checks import ranks_disagree
 from daskpart.errors import InputError
 
-from .communicator import Communicator, Pending, PerRank, Replicated
+from .communicator import Communicator, Pending, PerRank, Replicated, collective
 from .cost_measurement import cost_model_of
 from .cost_model import Choice, CostModel, Problem
 from .reduction import SUM, Reduction, require_reduction
 from .sparse_exchange import combine_step, exchange_of, pack_step, run_local
 from .sparse_steps import ALGORITHMS, LOCAL_KINDS, Step, core_of, require_free_choice, steps_of
 from .stream import Stream, dense_stream_of, stream_of
-from .texts import collective
 
 
 def sparse_allreduce(
@@ -191,13 +190,7 @@ def best_algorithm(
 
 @dataclass(eq=False)
 class PendingAllreduce:
-    """A sparse allreduce on its way; made by `post_sparse_allreduce`.
-
-    Attributes
-    ----------
-    algorithm : str
-        The one that runs.
-    """
+    """A sparse allreduce on its way, by `algorithm`; made by `post_sparse_allreduce`."""
 
     communicator: Communicator
     steps: tuple[Step, ...]  # those that are not done
@@ -257,14 +250,9 @@ def _finish(communicator: Communicator, pending: PendingAllreduce) -> PerRank:
 def equal_shares(total: Stream, n_ranks: int) -> tuple[int, ...]:
     """Where to cut vectors with a sum like `total`, so that each rank adds up as much.
 
-    For `Stream.cut_at`, which "ssar-split-allgather" looks at. Wherever a sum is cut, it has the
-    same bits.
-
-    Returns
-    -------
-    tuple of int
-        Bounds of the parts, the first 0, the last the size. Empty, which stands for parts of one
-        length, for a dense vector, and where there are fewer entries than parts.
+    Bounds of the parts, from 0 to the size; none, which stands for parts of one length, for a dense
+    vector, and where there are fewer entries than parts. Wherever a sum is cut, it has the same
+    bits.
     """
     n_parts = core_of(n_ranks)
     if total.indices is None or total.n_entries < n_parts:

@@ -87,23 +87,11 @@ def require_free_choice(group: int | None, degrees: Sequence[int] | None) -> Non
 def steps_of(
     algorithm: str, n_ranks: int, group: int | None = None, degrees: Sequence[int] | None = None
 ) -> tuple[Step, ...]:
-    """The steps of an algorithm.
+    """The steps of one of `ALGORITHMS`; InputError for another, or options that do not fit.
 
-    Parameters
-    ----------
-    algorithm : str
-        One of `ALGORITHMS`.
-    n_ranks : int
-    group : int, optional
-        For "dsar-early-switching": ranks of a group, a power of two; default 8, or what fits.
-    degrees : sequence of int, optional
-        For "butterfly": degrees of the layers, whose product is `n_ranks`; default: its prime
-        factors, largest first.
-
-    Raises
-    ------
-    InputError
-        For an unknown algorithm, or a group or degrees that do not fit.
+    `group` is of "dsar-early-switching", ranks of a group: a power of two, by default 8, or what
+    fits; `degrees` are of "butterfly", those of the layers, whose product is `n_ranks`: by default
+    its prime factors, largest first.
     """
     if algorithm not in ALGORITHMS:
         raise InputError(f"algorithm={algorithm!r}; allowed are auto, {', '.join(ALGORITHMS)}.")

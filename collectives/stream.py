@@ -9,13 +9,6 @@ Renggli 2017 §4.1.1–4.1.2. There the switch is where the bytes are equal, at 
 δ = itemsize / (index bytes + itemsize). Here it is given by the caller: the cost model measures it
 (`CostModel.switch_density`), because combining sparse vectors costs more than their bytes say.
 
-What a stream is made of (`stream_of`):
-
-    sparse.COO, GCXS, scipy.sparse   n-d is flattened in C order; fill value = neutral element
-    numpy array                      entries are what differs from the neutral element
-    numpy masked array               entries are what is not masked
-    (indices, values, size)          rising indices, each once
-
 Streams never change: arrays are marked read-only, so they travel without a copy, and a copy of a
 stream is the stream.
 """
@@ -196,10 +189,11 @@ def stream_of(data: Any, *, reduction: Reduction = SUM) -> Stream:
     Parameters
     ----------
     data : Stream, sparse.COO, sparse.GCXS, scipy.sparse, numpy array, masked array, or tuple
-        A tuple is (indices, values, size). Values are float32, float64, integers or bool. Entries
-        equal to the neutral element are dropped.
+        A tuple is (indices, values, size), with rising indices, each once. Values are float32,
+        float64, integers or bool. What is masked is absent, entries equal to the neutral element
+        are dropped, and what has several dimensions is flattened in C order.
     reduction : Reduction
-        Its neutral element is what absent entries stand for.
+        Its neutral element is what absent entries stand for; a fill value equals it.
 
     Returns
     -------

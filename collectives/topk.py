@@ -8,9 +8,6 @@ Renggli 2017 §2.4, algorithm 3. `TopK` sends exactly the k largest magnitudes, 
 or of every bucket; `ApproximateTopK` draws each entry by the probability of §2.4.1, so that k are
 sent in expectation and only two norms look at the whole vector. A gradient with at most k nonzeros
 is sent whole: then this is plain SGD, bit for bit.
-
-For any data-parallel trainer: each rank holds a `Feedback` and calls ``compress(gradient,
-feedback)``; on a communicator `topk_allreduce` does that and the sum.
 """
 
 from __future__ import annotations
@@ -27,12 +24,11 @@ from numpy.typing import DTypeLike, NDArray
 from daskpart._floor.checks import whole_number
 from daskpart.errors import InputError
 
-from .communicator import Communicator, PerRank
+from .communicator import Communicator, PerRank, collective
 from .kernels_sparse import largest_of_buckets
 from .reduction import SUM
 from .sparse_allreduce import sparse_allreduce
 from .stream import Stream, stream_of
-from .texts import collective
 
 _FEW = 64  # of so many, each candidate finds its place among the others one by one
 

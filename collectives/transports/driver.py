@@ -6,14 +6,10 @@
          ◀─── answers ──────────── └─ rank 3: the same text on its own model ───────────────┘
     handles, plain results, counts, errors
 
-So a text looks at replicated results at no price, and callbacks and checkpoints stay where the user
-is, between runs. A call on the driver's communicator outside of `run` is a text of one call.
-
-A text that fails on one rank is stopped on all of them, and the communicator goes on: messages
-carry the number of their run, so nothing of it is mixed up with the next. Values that it had spent
-are lost. A run fails at its end, too, if a rank was sent what it did not await: as where each takes
-another rank for the root, and keeps a value of its own. Where the ranks are, and how they are
-watched, the transports say.
+A call on the driver's communicator outside of `run` is a text of one call. A text that fails on one
+rank is stopped on all of them, and the communicator goes on: messages carry the number of their
+run, so nothing of it is mixed up with the next. A run fails at its end, too, if a rank was sent
+what it did not await: as where each takes another rank for the root, and keeps a value of its own.
 """
 
 from __future__ import annotations

@@ -4,13 +4,10 @@
        │              on the worker of r  │  on the worker of d
        └──────────────────────────────────┘
 
-Steps only grow a graph of nodes. `settle`, `gather` and `result` submit what is asked for,
-together with whatever the text still holds a handle to on the way there, wait for it, and cut the
-graph behind it: an epoch that settles once keeps its graph as small as one epoch. Several ranks
-may live on one worker.
-
-The same on the threaded scheduler (no client), a LocalCluster, a dask-mpi job. A lost worker is an
-error within seconds, never a hang; see `cluster`.
+`settle`, `gather` and `result` submit what is asked for, together with whatever the text still
+holds a handle to on the way there, wait for it, and cut the graph behind it: an epoch that settles
+once keeps its graph as small as one epoch. The same on the threaded scheduler (no client), a
+LocalCluster, a dask-mpi job.
 """
 
 from __future__ import annotations
@@ -41,10 +38,10 @@ from daskpart.collectives.communicator import (
     Replicated,
     unchanged,
 )
-from daskpart.collectives.copies import duplicate
 from daskpart.collectives.messages import Exchange
 from daskpart.collectives.plan import Round
 from daskpart.collectives.timeline import name_of, now
+from daskpart.collectives.values import duplicate
 from daskpart.errors import InputError, WorkerLostError
 
 from . import graph_tasks as tasks

@@ -4,8 +4,7 @@
                                             ⇅ Endpoint: send, receive
                                          other ranks, which run the same text
 
-A per-rank value is simply the rank's own. Between messages nobody but the rank itself is involved;
-what it sends and receives goes through an `Endpoint`, the one thing that differs between
+A per-rank value is simply the rank's own; an `Endpoint` is the one thing that differs between
 transports. Calls that send messages are numbered, and all ranks make the same calls: so a message
 is known by its call, and ranks that disagree are told (`mailbox`).
 """
@@ -19,13 +18,13 @@ from typing import Any, NamedTuple, Protocol
 
 from daskpart._floor.blas import one_blas_thread
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated
-from daskpart.collectives.copies import duplicate
 from daskpart.collectives.cost_model import CostModel
 from daskpart.collectives.counters import Counters, value_bytes
 from daskpart.collectives.messages import Exchange, RankExchange, RankMessages, slices_of_rank
 from daskpart.collectives.plan import Plan
 from daskpart.collectives.reduction import Reduction
 from daskpart.collectives.timeline import BLOCKED, COMPUTING, SENDING, name_of, time_of
+from daskpart.collectives.values import duplicate
 from daskpart.errors import InputError
 
 from . import handles
