@@ -24,11 +24,11 @@ of its rows where counts are given. Of rows that travel, each has a number and a
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,23 +42,28 @@ from .messages import Inbox, PreparedPlan
 from .operations import expand, reduce
 from .plan import Plan, Round
 from .point_to_point import expand_plan
-from .reduction import SUM, Reduction, plain_number, require_reduction
+from .reduction import (
+    SUM,
+    Reduction,
+    check_agreement,
+    combine_rows,
+    plain_number,
+    require_reduction,
+)
 
 ALGORITHMS = ("hypercube", "direct")
-# a plan, the numbers of the rows in each rank's array, the layout of each rank
-Pattern = tuple[Plan, list[NDArray[np.int64]], list[Any]]
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Where a rank's own rows stand in its array."""
+class Bounds(NamedTuple):
+    """Of the rows that each rank gives, those from begin to end are its own."""
 
-    rank: int
-    begin: int  # of the rows that it gives, those in begin:end are its own
-    end: int
-    n_given: int
-    n_room: int  # rows in its array in all
-    n_before: int  # where its own stand among those that it gets
+    n_rows: list[int]
+    begin: list[int]
+    end: list[int]
+
+
+# a plan, the numbers of the rows that each rank gives, and bounds among them
+Pattern = tuple[Plan, list[NDArray[np.int64]], Bounds]
 
 
 @collective
@@ -92,9 +97,9 @@ def allgather(
         If blocks disagree with each other or with counts; names the ranks.
     """
     rows = _counts(counts, communicator.n_ranks)
-    prepared, layouts = _prepared(communicator, "allgather", algorithm, rows, _of_blocks)
-    held = communicator.map(_with_room, values, layouts, stacked=counts is None)
-    return expand(communicator, prepared, held)
+    prepared, ranks, bounds = _prepared(communicator, "allgather", algorithm, rows, _of_blocks)
+    held = communicator.map(_given, values, ranks, bounds=bounds, stacked=counts is None)
+    return expand(communicator, prepared, held, place=_in_rank_order, bounds=bounds)
 
 
 @collective
@@ -126,12 +131,12 @@ def reduce_scatter(
     """
     require_reduction(reduction)
     rows = _counts(counts, communicator.n_ranks)
-    prepared, layouts = _prepared(
-        communicator, "reduce-scatter", algorithm, rows, partial(_of_blocks, reduces=True)
+    prepared, ranks, bounds = _prepared(
+        communicator, "reduce-scatter", algorithm, rows, _of_whole_arrays
     )
-    held = communicator.map(_whole, values, layouts, reduction=reduction)
-    held = reduce(communicator, prepared, held, reduction=reduction)
-    return communicator.map(_own_block, held, layouts, stacked=counts is None)
+    held = communicator.map(_whole, values, ranks, bounds=bounds, reduction=reduction)
+    combine = partial(_own_block, reduction=reduction, stacked=counts is None)
+    return reduce(communicator, prepared, held, combine=combine, reduction=reduction, bounds=bounds)
 
 
 @collective
@@ -161,10 +166,9 @@ def alltoall(
         Shape ``(n_ranks, *block)``, or with counts ``(rows that the rank gets, *row)``.
     """
     table = _counts(counts, communicator.n_ranks, communicator.n_ranks)
-    prepared, layouts = _prepared(communicator, "alltoall", algorithm, table, _of_exchange)
-    held = communicator.map(_with_room, values, layouts, own_first=True)
-    held = expand(communicator, prepared, held)
-    return communicator.map(_received, held, layouts)
+    prepared, ranks, bounds = _prepared(communicator, "alltoall", algorithm, table, _of_exchange)
+    held = communicator.map(_given, values, ranks, bounds=bounds)
+    return expand(communicator, prepared, held, place=_in_rank_order, bounds=bounds)
 
 
 @collective
@@ -190,7 +194,7 @@ def broadcast(
     n_ranks = communicator.n_ranks
     root = whole_number(root, "root", least=0, most=n_ranks - 1)
     make = partial(_of_root_alone, n_ranks=n_ranks)
-    prepared, ranks = _prepared(communicator, "broadcast", algorithm, np.array(root), make)
+    prepared, ranks, _ = _prepared(communicator, "broadcast", algorithm, np.array(root), make)
     held = communicator.map(_of_root, values, ranks, root=root)
     held = expand(communicator, prepared, held, _pack_value, _place_value)
     return communicator.map(_plain, held)
@@ -202,49 +206,48 @@ def _prepared(
     algorithm: str,
     pattern: NDArray[np.int64],
     make: Callable[[NDArray[np.int64]], Pattern],
-) -> tuple[PreparedPlan, PerRank]:
-    """The plan of ``make(pattern)`` ready to run, and a layout a rank; made on the first call."""
+) -> tuple[PreparedPlan, PerRank, Bounds]:
+    """The plan of ``make(pattern)`` ready to run, the ranks, the bounds; made on the first call."""
     one_of(algorithm, "algorithm", ALGORITHMS)
 
-    def prepare() -> tuple[PreparedPlan, PerRank]:
-        plan, numbering, layouts = make(pattern)
-        numbers, held = communicator.values(numbering), communicator.values(layouts)
+    def prepare() -> tuple[PreparedPlan, PerRank, Bounds]:
+        plan, numbering, bounds = make(pattern)
+        if plan.kind == "expand":  # behind its own rows those that a rank gets
+            gets = [plan.rounds[0].of_rank(rank).in_items for rank in range(plan.n_ranks)]
+            numbering = [np.concatenate(pair) for pair in zip(numbering, gets, strict=True)]
         if algorithm == "hypercube":
             plan = embed(plan, every_message=False)
-        return communicator.prepare(plan, numbers, label), held
+        prepared = communicator.prepare(plan, communicator.values(numbering), label)
+        return prepared, communicator.values(list(range(plan.n_ranks))), bounds
 
     return communicator.cached((label, algorithm, *pattern.ravel().tolist()), prepare)
 
 
-def _of_blocks(rows: NDArray[np.int64], *, reduces: bool = False) -> Pattern:
-    """Every rank has room for all rows, in order of their owners."""
-    plan = allgather_plan(rows)
-    total, ends = plan.n_items, np.cumsum(rows).tolist()
-    layouts = [
-        Layout(rank, end - n_rows, end, n_rows, total, end - n_rows)
-        for rank, (end, n_rows) in enumerate(zip(ends, rows.tolist(), strict=True))
-    ]
-    return plan.reversed() if reduces else plan, [np.arange(total)] * len(rows), layouts
+def _of_blocks(rows: NDArray[np.int64]) -> Pattern:
+    """Every rank gives its own rows."""
+    numbering = np.split(np.arange(rows.sum()), np.cumsum(rows)[:-1])
+    n_rows = rows.tolist()
+    return allgather_plan(rows), numbering, Bounds(n_rows, [0] * len(rows), n_rows)
+
+
+def _of_whole_arrays(rows: NDArray[np.int64]) -> Pattern:
+    """Every rank gives all rows, in order of their owners."""
+    total, ends, n_ranks = int(rows.sum()), np.cumsum(rows), len(rows)
+    bounds = Bounds([total] * n_ranks, (ends - rows).tolist(), ends.tolist())
+    return allgather_plan(rows).reversed(), [np.arange(total)] * n_ranks, bounds
 
 
 def _of_exchange(table: NDArray[np.int64]) -> Pattern:
-    """Every rank has the rows that it gives, then room for those that it gets from others."""
-    n_ranks, numbering, layouts = len(table), [], []
-    cells = np.split(np.arange(table.sum()), np.cumsum(table)[:-1])
-    for rank in range(n_ranks):
-        given = cells[rank * n_ranks : (rank + 1) * n_ranks]
-        from_others = [cells[r * n_ranks + rank] for r in range(n_ranks) if r != rank]
-        numbering.append(np.concatenate(given + from_others))
-        begin, n_before = int(table[rank, :rank].sum()), int(table[:rank, rank].sum())
-        end = begin + int(table[rank, rank])
-        n_given = int(table[rank].sum())
-        layouts.append(Layout(rank, begin, end, n_given, len(numbering[-1]), n_before))
-    return alltoall_plan(table), numbering, layouts
+    """Every rank gives rows to each, in order of destinations."""
+    n_rows, ends = table.sum(axis=1), np.cumsum(table, axis=1).diagonal()
+    numbering = np.split(np.arange(table.sum()), np.cumsum(n_rows)[:-1])
+    bounds = Bounds(n_rows.tolist(), (ends - table.diagonal()).tolist(), ends.tolist())
+    return alltoall_plan(table), numbering, bounds
 
 
 def _of_root_alone(root: NDArray[np.int64], *, n_ranks: int) -> Pattern:
-    numbering = [np.zeros(1, dtype=np.int64)] * n_ranks
-    return broadcast_plan(n_ranks, int(root)), numbering, list(range(n_ranks))
+    numbering = [np.arange(rank == root) for rank in range(n_ranks)]
+    return broadcast_plan(n_ranks, int(root)), numbering, Bounds([], [], [])
 
 
 def allgather_plan(rows: NDArray[np.int64]) -> Plan:
@@ -290,34 +293,36 @@ def _counts(counts: ArrayLike | None, *shape: int) -> NDArray[np.int64]:
 # -- steps on one rank ---
 
 
-def _with_room(
-    value: Any, layout: Layout, *, stacked: bool = False, own_first: bool = False
-) -> NDArray[Any]:
-    """The given rows, first or in their place, among those that will arrive."""
-    array = as_array(value, f"rows of rank {layout.rank}")
+def _given(value: Any, rank: int, *, bounds: Bounds, stacked: bool = False) -> NDArray[Any]:
+    """The rows that a rank gives; not copied, as the next step only reads them."""
+    array = as_array(value, f"rows of rank {rank}")
     given = array[None] if stacked else array
-    _check_rows(given, layout.n_given, layout.rank)
-    rows = np.empty((layout.n_room, *given.shape[1:]), dtype=given.dtype)
-    begin = 0 if own_first else layout.begin
-    rows[begin : begin + layout.n_given] = given
-    return rows
+    if given.ndim == 0 or len(given) != bounds.n_rows[rank]:
+        raise InputError(
+            f"Rank {rank} gave an array of shape {given.shape}; by the number of ranks and counts= "
+            f"its first axis has {bounds.n_rows[rank]} rows."
+        )
+    return given
 
 
-def _whole(given: Any, layout: Layout, *, reduction: Reduction) -> NDArray[Any]:
-    rows = reduction.alone(as_array(given, f"rows of rank {layout.rank}").copy())
-    _check_rows(rows, layout.n_room, layout.rank)
-    return rows
+def _in_rank_order(given: NDArray[Any], inbox: Inbox, *, bounds: Bounds) -> NDArray[Any]:
+    """What arrived, and the rank's own rows."""
+    check_agreement(given, inbox)
+    pieces, rank = [*inbox.payloads], inbox.rank
+    pieces.insert(bisect(inbox.sources, rank), given[bounds.begin[rank] : bounds.end[rank]])
+    return np.concatenate(pieces, dtype=given.dtype)
 
 
-def _own_block(rows: NDArray[Any], layout: Layout, *, stacked: bool) -> Any:
-    own = rows[layout.begin : layout.end].copy()
+def _whole(value: Any, rank: int, *, bounds: Bounds, reduction: Reduction) -> NDArray[Any]:
+    return reduction.alone(_given(value, rank, bounds=bounds).copy())
+
+
+def _own_block(
+    given: NDArray[Any], inbox: Inbox, *, reduction: Reduction, bounds: Bounds, stacked: bool
+) -> Any:
+    combined = combine_rows(given, inbox, reduction=reduction)
+    own = combined[bounds.begin[inbox.rank] : bounds.end[inbox.rank]].copy()
     return _plain(own[0]) if stacked else own
-
-
-def _received(rows: NDArray[Any], layout: Layout) -> NDArray[Any]:
-    others = rows[layout.n_given :]
-    own = rows[layout.begin : layout.end]
-    return np.concatenate((others[: layout.n_before], own, others[layout.n_before :]))
 
 
 def _of_root(value: Any, rank: int, *, root: int) -> Any:
@@ -340,11 +345,3 @@ def _place_value(value: Any, inbox: Inbox) -> Any:
 
 def _plain(value: NDArray[Any]) -> Any:
     return value.copy() if value.ndim else plain_number(value)
-
-
-def _check_rows(given: NDArray[Any], n_rows: int, rank: int) -> None:
-    if given.ndim == 0 or len(given) != n_rows:
-        raise InputError(
-            f"Rank {rank} gave an array of shape {given.shape}; by the number of ranks and counts= "
-            f"its first axis has {n_rows} rows."
-        )

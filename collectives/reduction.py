@@ -174,7 +174,7 @@ def place_rows(state: NDArray[Any], inbox: Inbox) -> NDArray[Any]:
     InputError
         For rows of another dtype or shape than the state's, which NumPy would make fit.
     """
-    _check_agreement(state, inbox)
+    check_agreement(state, inbox)
     for positions, payload in zip(inbox.positions, inbox.payloads, strict=True):
         state[positions] = payload
     return state
@@ -200,7 +200,7 @@ def combine_rows(state: NDArray[Any], inbox: Inbox, *, reduction: Reduction = SU
     InputError
         As of `place_rows`.
     """
-    _check_agreement(state, inbox)
+    check_agreement(state, inbox)
     alone = reduction.alone(state)
     if alone is not state:  # rows that no other rank sends are not combined below
         state[...] = alone
@@ -249,7 +249,8 @@ def contributions(
     yield from given
 
 
-def _check_agreement(rows: NDArray[Any], inbox: Inbox) -> None:
+def check_agreement(rows: NDArray[Any], inbox: Inbox) -> None:
+    """Refuse rows that arrived of another dtype or shape than those that are held."""
     for source, payload in zip(inbox.sources[:1], inbox.payloads[:1], strict=True):
         pair = (inbox.rank, rows), (source, payload)  # the others are like the first one
         require_same_arrays("what they send and hold", *pair, rows=True)
