@@ -36,7 +36,8 @@ class Cluster:
         self.client = client
         self.placement = tuple(placement)  # worker address of each rank
         self.workers = list(dict.fromkeys(self.placement))
-        _leave_the_worker_pool()
+        if getattr(thread_state, "proceed", False):
+            secede()  # in a task: give its thread back, or ranks placed here could never run
 
     def wait(self, futures: Sequence[Future]) -> None:
         """Until all are finished; raises what a task raised.
@@ -219,12 +220,6 @@ async def _has_failed(future: Future) -> bool:
     with suppress(FutureCancelledError):
         await future.exception()
     return future.status != "finished"
-
-
-def _leave_the_worker_pool() -> None:
-    """In a task: give its thread back, or ranks that are placed on its worker could never run."""
-    if getattr(thread_state, "proceed", False):
-        secede()
 
 
 def current_client() -> Client | None:

@@ -66,11 +66,6 @@ class Node:
         self.held: list[Any] | None = None  # futures, or plain values without a client
         self.handle: Callable[[], Any] | None = None
 
-    def settle(self, held: list[Any]) -> None:
-        """Keep the results and forget the way to them."""
-        self.held = held
-        self.tasks, self.parents = {}, ()
-
     @property
     def in_use(self) -> bool:
         """Whether the text may still ask for this."""
@@ -266,8 +261,9 @@ class GraphCommunicator(Communicator):
                 self._cluster.release(results)
                 raise
         position = 0
-        for node in nodes:
-            node.settle(list(results[position : position + len(node.keys)]))
+        for node in nodes:  # they keep their results, and forget the way to them
+            node.held = list(results[position : position + len(node.keys)])
+            node.tasks, node.parents = {}, ()
             position += len(node.keys)
             self._settled.add(node)
         take, run = measures.take, self.run_id
@@ -313,11 +309,11 @@ class GraphCommunicator(Communicator):
         for node in list(self._settled):
             node.held = []
         if self._cluster is None:
-            self._take_in([measures.close(self.run_id)])
+            self._take_in([measures.take(self.run_id, True)])
         elif self._cluster.client.status == "running":
             self._cluster.release(held)
             with suppress(WorkerLostError):  # as far as the cluster answers
-                self._take_in(self._cluster.on_those_left(measures.close, self.run_id))
+                self._take_in(self._cluster.on_those_left(measures.take, self.run_id, True))
 
     # -- names and handles ---
 

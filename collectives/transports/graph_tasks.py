@@ -84,11 +84,15 @@ def run_step(
     own = list(values)
     if overwrites:
         own[0] = duplicate(own[0])  # Dask may need the old one again
-    with _measured(mark, rank, function):
+    begin = now()
+    with _on_rank(rank):
         if arriving is not None:
             half, slot, payloads = arriving
             own.insert(int(overwrites), _opened(half, slot).incoming(list(payloads)))
-        return function(*own, **static)
+        result = function(*own, **static)
+    run, step = mark
+    record(run, (step, rank), Note(begin, now(), name_of(function)))
+    return result
 
 
 @_told_to_the_client
@@ -123,30 +127,15 @@ def run_fold(mark: Mark, function: Callable, static: dict, values: list) -> Any:
 
 
 @contextmanager
-def _measured(mark: Mark, rank: int, function: Callable) -> Any:
-    begin = now()
-    with _on_rank(rank):
-        yield
-    run, step = mark
-    record(run, (step, rank), Note(begin, now(), name_of(function)))
-
-
-@contextmanager
 def _on_rank(rank: int) -> Any:
     try:
         with one_blas_thread:
             yield
     except BaseException as error:
-        if not isinstance(error, Exception) and _is_helper():
+        # a worker would end with what ends a program, as of sys.exit, and then the next one that is
+        # given the step; on the main thread it may be the user's own Ctrl-C
+        is_helper = threading.current_thread() is not threading.main_thread()
+        if not isinstance(error, Exception) and is_helper:
             error = RuntimeError(f"a step ended with {type(error).__name__}: {error}")
         error.add_note(f"on rank {rank}")
         raise error
-
-
-def _is_helper() -> bool:
-    """Whether this is no thread of the user's own, whose Ctrl-C it may be.
-
-    A worker would end with what ends a program, as of sys.exit, and then the next one that is
-    given the step.
-    """
-    return threading.current_thread() is not threading.main_thread()

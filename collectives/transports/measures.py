@@ -48,16 +48,14 @@ def record(run: str, key: Key, note: Note) -> None:
             _notes.setdefault(run, {})[key] = note
 
 
-def take(run: str) -> dict[Key, Note]:
-    """Hand over what this process measured since the last time."""
-    with _lock:
-        return _notes.pop(run, {})
+def take(run: str, last: bool = False) -> dict[Key, Note]:
+    """Hand over what this process measured since the last time; after the last keep nothing more.
 
-
-def close(run: str) -> dict[Key, Note]:
-    """Like `take`, and keep nothing more of this run: its last tasks may still be running."""
+    Tasks of the run may still be running then.
+    """
     with _lock:
-        _closed.add(run)
+        if last:
+            _closed.add(run)
         return _notes.pop(run, {})
 
 
