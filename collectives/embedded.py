@@ -136,7 +136,7 @@ def run_embedded(
         pending = communicator.post(prepared_round, buffer, pack_slots, ", ".join(names))
         buffer = communicator.collect(
             pending, buffer, combine_slots, routes, round_index=index, reduction=reduction,
-            final=folds and prepared_round is rounds[-1], payload_reduction=payload_reduction,
+            final=folds and prepared_round is rounds[-1],
         )  # fmt: skip
     values = communicator.update(
         unpack_buffer, values, buffer, routes, place=end, place_static=static
@@ -168,6 +168,7 @@ class ForwardingBuffer:
     rank: int
     n_slots: int
     payload_rows: int
+    payload_reduction: Reduction = SUM
     rows: NDArray[Any] | None = None  # until a row is seen its shape is not known
     # from whom, at which positions of the state; never overwritten
     arrived: list[tuple[int, NDArray[np.int64], NDArray[Any]]] = field(default_factory=list)
@@ -187,10 +188,11 @@ class ForwardingBuffer:
         require_same_arrays("routed rows", (self.rank, self.rows), (source, like), rows=True)
         return self.rows
 
-    def begin_payload(self, payload: Any, reduction: Reduction) -> None:
+    def begin_payload(self, payload: Any) -> None:
         """Take the rank's own payload, if the plan leaves room for it."""
         assert self.rows is not None
-        self.payload = reduction.alone(as_array(payload, f"payload of rank {self.rank}").copy())
+        given = as_array(payload, f"payload of rank {self.rank}").copy()
+        self.payload = self.payload_reduction.alone(given)
         nbytes, room = self.payload.nbytes, self.rows[self.n_slots :].nbytes
         if nbytes + 8 > room:
             row_bytes = room // self.payload_rows
@@ -207,21 +209,19 @@ class ForwardingBuffer:
         content = self.payload.tobytes() + _check_sum(self.payload.dtype, self.payload.shape)
         room[:] = np.frombuffer(content.ljust(len(room), b"\0"), np.uint8)
 
-    def take_payload(
-        self, rows: NDArray[Any], source: int, final: bool, reduction: Reduction
-    ) -> None:
+    def take_payload(self, rows: NDArray[Any], source: int, final: bool) -> None:
         """Combine the payload of a neighbour with the own one; a final one is the result."""
         assert self.payload is not None
         own, content = self.payload, rows.reshape(-1).view(np.uint8)
         if content[own.nbytes : own.nbytes + 8].tobytes() != _check_sum(own.dtype, own.shape):
             raise ranks_disagree(
-                f"the payload ({reduction.name})",
+                f"the payload ({self.payload_reduction.name})",
                 (self.rank, f"shape {own.shape} and dtype {own.dtype} on rank {self.rank}"),
                 (source, "another"),
             )
         other = content[: own.nbytes].view(own.dtype).reshape(own.shape)
         pair = (other, own) if source < self.rank else (own, other)
-        self.payload = other if final else reduction.combined(*pair)
+        self.payload = other if final else self.payload_reduction.combined(*pair)
 
 
 def pack_buffer(
@@ -233,7 +233,7 @@ def pack_buffer(
     payload_reduction: Reduction,
 ) -> ForwardingBuffer:
     """Pack the rows that start here into their slots."""
-    buffer = ForwardingBuffer(routes.rank, len(routes.routed), payload_rows)
+    buffer = ForwardingBuffer(routes.rank, len(routes.routed), payload_rows, payload_reduction)
     if len(routes.start_positions) or payload:
         packed = as_array(pack(state, routes.start_positions), f"rows of rank {routes.rank}")
         if packed.ndim == 0 or len(packed) != len(routes.start_positions):
@@ -243,7 +243,7 @@ def pack_buffer(
             )
         buffer.allocated(packed, routes.rank)[routes.start_slots] = packed
     if payload:
-        buffer.begin_payload(payload[0], payload_reduction)
+        buffer.begin_payload(payload[0])
     return buffer
 
 
@@ -265,7 +265,6 @@ def combine_slots(
     round_index: int,
     reduction: Reduction,
     final: bool = False,
-    payload_reduction: Reduction = SUM,
 ) -> ForwardingBuffer:
     """Put arriving rows into their slots.
 
@@ -276,7 +275,7 @@ def combine_slots(
         n_rows = len(inbox.positions[place]) - buffer.payload_rows
         rows = message[:n_rows]
         if buffer.payload is not None:
-            buffer.take_payload(message[n_rows:], source, final, payload_reduction)
+            buffer.take_payload(message[n_rows:], source, final)
         if not n_rows:
             continue
         held = buffer.allocated(rows, source)

@@ -336,9 +336,12 @@ class Exchange:
     @cached_property
     def of_ranks(self) -> list[RankExchange]:
         """Each rank's half."""
-        destinations = _grouped(self.n_ranks, self.source, self.destination)
-        sources = _grouped(self.n_ranks, self.destination, self.source)
-        return [RankExchange(r, destinations[r], sources[r]) for r in range(self.n_ranks)]
+        halves = [RankExchange(rank, [], []) for rank in range(self.n_ranks)]
+        pairs = zip(self.source.tolist(), self.destination.tolist(), strict=True)
+        for source, destination in pairs:  # both rise
+            halves[source].destinations.append(destination)
+            halves[destination].sources.append(source)
+        return halves
 
 
 def _payload(packed: Any, source: int, destination: int) -> Payload:
@@ -365,10 +368,3 @@ def _frozen(array: Any, source: int, destination: int) -> NDArray[Any]:
         array = copied(array)
         array.flags.writeable = False
     return array
-
-
-def _grouped(n_ranks: int, keys: NDArray[np.int32], values: NDArray[np.int32]) -> list[list[int]]:
-    groups: list[list[int]] = [[] for _ in range(n_ranks)]
-    for key, value in sorted(zip(keys.tolist(), values.tolist(), strict=True)):
-        groups[key].append(value)
-    return groups

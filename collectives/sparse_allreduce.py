@@ -310,13 +310,10 @@ def _dtype(number: int) -> np.dtype[Any]:
 
 
 def _problem(n_ranks: int, agreed: NDArray[np.int64]) -> Problem:
-    size, dtype, total = agreed.tolist()
-    return Problem(n_ranks, size, _rounded(total / n_ranks, size), _dtype(dtype))
-
-
-def _rounded(entries: float, size: int) -> float:
-    """Within 5 %: vectors differ a little from step to step, and choosing takes a millisecond."""
-    return min(2.0 ** (round(8 * math.log2(entries)) / 8), size) if entries else 0.0
+    size, dtype, entries = agreed.tolist()
+    # within 5 %: vectors differ a little from step to step, and choosing takes a millisecond
+    mean = 2.0 ** (round(8 * math.log2(entries / n_ranks)) / 8) if entries else 0.0
+    return Problem(n_ranks, size, min(mean, size), _dtype(dtype))
 
 
 def checked_switch(switch: Any) -> CostModel | float:

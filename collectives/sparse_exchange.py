@@ -19,11 +19,10 @@ from .stream import Stream, combined, concatenated
 
 @dataclass(frozen=True, eq=False)
 class Ring:
-    """A rank's state on a ring: its own vector, the range that travels, and the ones complete."""
+    """A rank's state on a ring: its own vector, and the ranges complete; the last one travels."""
 
     own: Stream
-    travelling: Stream
-    blocks: tuple[Stream, ...] = ()
+    blocks: tuple[Stream, ...]
 
 
 @cache
@@ -41,7 +40,7 @@ def pack_step(
         ranges = [range_sent(step, state.size, source, each, state.cuts) for each in destinations]
         return [_payload(part) for part in state.of_ranges(ranges)]
     if isinstance(state, Ring):
-        sent = state.travelling
+        sent = state.blocks[-1]
     else:
         sent = state.of_range(*range_sent(step, state.size, source, destinations[0], state.cuts))
     return [_payload(sent)] * len(destinations)
@@ -96,17 +95,13 @@ def _density(model: CostModel, state: Stream | Ring) -> float:
 def _combine_ring(
     state: Stream | Ring, inbox: ValueInbox, step: Step, reduction: Reduction, density: float
 ) -> Ring:
-    own = state.own if isinstance(state, Ring) else state
-    if step.kind == "ring-down":
-        lower, upper = range_of(step, own.size, inbox.rank - step.degree - 2)
-        arrived = _received(own, inbox.payloads[0], lower, upper)
-        travelling = combined([arrived, own.of_range(lower, upper)], reduction, density)
-        return Ring(own, travelling)
-    held = state.travelling if isinstance(state, Ring) else state
-    blocks = state.blocks if isinstance(state, Ring) and state.blocks else (held,)
-    lower, upper = range_of(step, own.size, inbox.rank - step.degree - 1)
+    own, blocks = (state.own, state.blocks) if isinstance(state, Ring) else (state, (state,))
+    downward = step.kind == "ring-down"
+    lower, upper = range_of(step, own.size, inbox.rank - step.degree - 1 - downward)
     arrived = _received(own, inbox.payloads[0], lower, upper)
-    return Ring(own, arrived, (*blocks, arrived))
+    if downward:
+        return Ring(own, (combined([arrived, own.of_range(lower, upper)], reduction, density),))
+    return Ring(own, (*blocks, arrived))
 
 
 def _payload(stream: Stream) -> Payload:

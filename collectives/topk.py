@@ -13,6 +13,7 @@ is sent whole: then this is plain SGD, bit for bit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
@@ -86,6 +87,12 @@ class _Selection(ABC):
         values[chosen] = 0
         return sent, Feedback(values, feedback.rank, feedback.step + 1)
 
+    def _buckets(self, values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Where each begins, and its values."""
+        length = self.bucket or max(len(values), 1)
+        for begin in range(0, len(values), length):
+            yield begin, values[begin : begin + length]
+
     @abstractmethod
     def selected(self, values: NDArray[Any], feedback: Feedback | None = None) -> NDArray[np.int64]:
         """Indices of what is sent of gradient and residual added, rising.
@@ -118,15 +125,12 @@ class TopK(_Selection):
 
     def selected(self, values: NDArray[Any], feedback: Feedback | None = None) -> NDArray[np.int64]:
         """Indices of what is sent, rising; never a zero."""
-        length = self.bucket or max(len(values), 1)
         if self.k <= _FEW:
+            length = self.bucket or max(len(values), 1)
             most = -(-len(values) // length) * min(self.k, length)
             chosen = np.empty(most, np.int64)
             return chosen[: largest_of_buckets(values, length, self.k, chosen)].copy()
-        parts = [
-            begin + _largest(values[begin : begin + length], self.k)
-            for begin in range(0, len(values), length)
-        ]
+        parts = [begin + _largest(of, self.k) for begin, of in self._buckets(values)]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
@@ -161,11 +165,7 @@ class ApproximateTopK(_Selection):
 
     def probabilities(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Of each entry (§2.4.1); their sum is k, or all nonzeros are certain if they are fewer."""
-        length = self.bucket or max(len(values), 1)
-        parts = [
-            self._of_bucket(values[begin : begin + length])
-            for begin in range(0, len(values), length)
-        ]
+        parts = [self._of_bucket(of) for _, of in self._buckets(values)]
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def _of_bucket(self, values: NDArray[Any]) -> NDArray[np.float64]:

@@ -93,9 +93,8 @@ class ServerEndpoint(ABC):
         row_bytes = self._spec.dtype.itemsize * math.prod(self._spec.row_shape)
         place, asked = np.empty(len(checked), np.int64), []
         if split:
-            place[np.concatenate([positions for _, positions in split])] = np.arange(len(checked))
-        for shard, positions in split:
-            slots = self._spec.directory.slot[checked[positions]]
+            place[np.concatenate([at for _, at, _ in split])] = np.arange(len(checked))
+        for shard, _, slots in split:
             asked.append((shard, wanted, slots))
             nbytes = slots.nbytes + len(slots) * row_bytes
             self._traffic.count(shard, pulls=1, rows_pulled=len(slots), bytes=nbytes)
@@ -133,8 +132,7 @@ class ServerEndpoint(ABC):
         checked = self._checked_ids(ids)
         given = self._checked_rows(checked, rows)
         pieces = []
-        for shard, positions in self._spec.directory.split(checked):
-            slots = self._spec.directory.slot[checked[positions]]
+        for shard, positions, slots in self._spec.directory.split(checked):
             own = np.take(given, positions, axis=0)
             pieces.append((shard, slots, own))
             nbytes = slots.nbytes + own.nbytes

@@ -51,10 +51,10 @@ class Directory:
         """Work the slots out now, before ranks on several threads share them."""
         _ = self.slot
 
-    def split(self, ids: NDArray[Any]) -> list[tuple[int, NDArray[np.int64]]]:
-        """The shards of some ids, rising, each with the positions of its ids among them."""
-        pieces = self._positions_by_shard(self._sortable[ids])
-        return [(shard, positions) for shard, positions in enumerate(pieces) if len(positions)]
+    def split(self, ids: NDArray[Any]) -> list[tuple[int, NDArray[np.int64], NDArray[np.int32]]]:
+        """The shards of some ids, rising; where its ids stand among them, and their slots."""
+        pieces = enumerate(self._positions_by_shard(self._sortable[ids]))
+        return [(shard, at, self.slot[ids[at]]) for shard, at in pieces if len(at)]
 
     def joined(self, pieces: list[NDArray[Any]]) -> NDArray[Any]:
         """Rows of all ids, of the rows of each shard."""
