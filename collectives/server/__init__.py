@@ -29,11 +29,10 @@ asynchronous            τ = ∞  pushes are applied as they come, nobody waits
 Tasks may be numbered by rank (every rank has a task t: rounds of data-parallel learning) or through
 all ranks (`ServerEndpoint.tasks`: blocks of Parsa; there τ = 0 is one block after another).
 
-**Transports.** `cluster` has the ranks of a communicator, which run the programs, and a service
-thread on each worker for messages that come while they compute. `local` has threads and one lock:
-there the order of all calls can be given, and programs share the caller's objects. Both have a
-`Shard` beside each rank, whose calls do not overlap, and a `ServerEndpoint` of their own; after an
-error they bring back the rows of before (`Shard.undo`).
+**Transports.** `cluster` runs the programs on the ranks of a communicator; `local` has threads and
+one lock, so there the order of all calls can be given, and programs share the caller's objects.
+Both have a `Shard` beside each rank, whose calls do not overlap, and a `ServerEndpoint` of their
+own; after an error they bring back the rows of before (`Shard.undo`).
 
 M. Li, D. Andersen, A. Smola, "Graph partitioning via parallel submodular approximation to
 accelerate distributed machine learning", 2015: the server of §2, the delay of algorithm 4.

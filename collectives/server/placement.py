@@ -76,7 +76,8 @@ def place_items(placement: Any, n_items: int, n_shards: int) -> Directory:
     if isinstance(placement, str):
         if placement != "hashed":
             raise InputError(f"placement is {placement!r}: give 'hashed', an array or a Partition")
-        return Directory(_hashed_owners(n_items, n_shards), n_shards)
+        words = mixed(np.arange(n_items, dtype=np.uint64) + GOLDEN)  # the same on every machine
+        return Directory((words % np.uint64(n_shards)).astype(np.int32), n_shards)
     parts = getattr(placement, "n_parts", n_shards)
     if parts != n_shards:
         raise InputError(
@@ -96,9 +97,3 @@ def place_items(placement: Any, n_items: int, n_shards: int) -> Directory:
             f"{n_shards - 1} ({len(outside)} ids are placed outside)"
         )
     return Directory(owner.astype(np.int32), n_shards)
-
-
-def _hashed_owners(n_items: int, n_shards: int) -> NDArray[np.int32]:
-    """The shard of each id by its mixed bits, the same on every machine."""
-    words = mixed(np.arange(n_items, dtype=np.uint64) + GOLDEN)
-    return (words % np.uint64(n_shards)).astype(np.int32)

@@ -159,7 +159,6 @@ class ParameterServer:
             self._transport = LocalServer(spec, pieces, schedule, timeout)
         self.communicator: Communicator = self._transport.communicator
         self.report = ServerReport(self._transport.places)
-        self._closed = False
         self._one_at_a_time = threading.Lock()
 
     @property
@@ -273,9 +272,7 @@ class ParameterServer:
 
     def close(self) -> None:
         """End the ranks on a cluster and let go of the rows; may be called again."""
-        if not self._closed:
-            self._closed = True
-            self.communicator.close()
+        self.communicator.close()
 
     def __enter__(self) -> ParameterServer:
         return self
@@ -289,12 +286,12 @@ class ParameterServer:
         return (
             f"ParameterServer: {self.n_items:,} rows of {row}{self._spec.dtype} on {self.n_ranks} "
             f"shards, update {self._spec.rule.name!r}, {self.mode}{delay}"
-            f"{', closed' if self._closed else ''}"
+            f"{', closed' if self.communicator.closed else ''}"
         )
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        if self._closed:
+        if self.communicator.closed:
             raise InputError("This server is closed; make a new one.")
         if not self._one_at_a_time.acquire(blocking=False):
             raise InputError(
