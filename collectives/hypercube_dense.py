@@ -22,7 +22,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from daskpart._floor.checks import as_array, require_same_arrays
 
@@ -113,27 +112,20 @@ def _combine_whole(
     is_last: bool,
 ) -> Any:  # fmt: skip
     """The value after a round: read-only, so that the next message takes it uncopied."""
-    total = _combined(inbox, np.asarray(value), reduction, n_corners)
+    total = np.asarray(value)
+    if inbox.sources:
+        own, source, other = total, inbox.sources[0], inbox.payloads[0][0][0, ...]  # no scalar
+        if own.dtype != other.dtype or own.shape != other.shape:
+            what = f"an allreduce ({reduction.name})"
+            require_same_arrays(what, (inbox.rank, own), (source, other))
+        low, high = (other, own) if source < inbox.rank else (own, other)
+        # one that is folded onto a partner is told the result by it
+        total = other if inbox.rank >= n_corners else reduction.combined(low, high)
     if is_last:
         return _as_given(total, given)
     if inbox.sources:
         total.flags.writeable = False
     return total
-
-
-def _combined(
-    inbox: ValueInbox, own: NDArray[Any], reduction: Reduction, n_corners: int
-) -> NDArray[Any]:
-    if not inbox.sources:
-        return own
-    source, other = inbox.sources[0], inbox.payloads[0][0][0, ...]  # no scalar: an array
-    if own.dtype != other.dtype or own.shape != other.shape:
-        what = f"an allreduce ({reduction.name})"
-        require_same_arrays(what, (inbox.rank, own), (source, other))
-    if inbox.rank >= n_corners:  # folded onto a partner, which tells the result
-        return other
-    low, high = (other, own) if source < inbox.rank else (own, other)
-    return reduction.combined(low, high)
 
 
 # -- halving: the steps of dense-rabenseifner, in the order of the cube ---

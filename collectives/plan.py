@@ -94,7 +94,19 @@ class Round:
         for name in ("source", "destination", "items"):
             object.__setattr__(self, name, as_int32(name, getattr(self, name)))
         object.__setattr__(self, "pointer", whole_numbers(self.pointer, "pointer entry"))
-        _check_round(self)
+        n_messages = len(self.source)
+        if len(self.destination) != n_messages or len(self.pointer) != n_messages + 1:
+            raise InputError(
+                f"A round of {n_messages} sources needs as many destinations and a pointer one "
+                f"longer; got {len(self.destination)} and {len(self.pointer)}."
+            )
+        lengths = np.diff(self.pointer)
+        if self.pointer[0] != 0 or self.pointer[-1] != len(self.items) or (lengths < 0).any():
+            raise InputError("The pointer of a round must rise from 0 to the number of its items.")
+        check_pairs("A round", self.n_ranks, self.source, self.destination)
+        _check_items(self.items)
+        if (steps_within(self.items, self.pointer) <= 0).any():
+            raise InputError("The items of a message must stand in rising order, each once.")
 
     @classmethod
     def from_transfers(
@@ -325,22 +337,6 @@ def require_same_ranks(plans: Sequence[Plan], n_ranks: int) -> None:
                 f"The {plan.kind} plan is for {plan.n_ranks} ranks, the communicator has "
                 f"{n_ranks}; build the plan from a partition into as many parts as there are ranks."
             )
-
-
-def _check_round(entry: Round) -> None:
-    n_messages = len(entry.source)
-    if len(entry.destination) != n_messages or len(entry.pointer) != n_messages + 1:
-        raise InputError(
-            f"A round of {n_messages} sources needs as many destinations and a pointer one longer; "
-            f"got {len(entry.destination)} and {len(entry.pointer)}."
-        )
-    lengths = np.diff(entry.pointer)
-    if entry.pointer[0] != 0 or entry.pointer[-1] != len(entry.items) or (lengths < 0).any():
-        raise InputError("The pointer of a round must rise from 0 to the number of its items.")
-    check_pairs("A round", entry.n_ranks, entry.source, entry.destination)
-    _check_items(entry.items)
-    if (steps_within(entry.items, entry.pointer) <= 0).any():
-        raise InputError("The items of a message must stand in rising order, each once.")
 
 
 def check_pairs(

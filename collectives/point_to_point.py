@@ -12,7 +12,7 @@ owner of this sub-epoch sends to the ranks of the next one. A reduce is the expa
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -67,7 +67,10 @@ def expand_plan(connectivity: ItemParts, owners: ArrayLike | None = None) -> Pla
         )
     pointer, parts, n_ranks = connectivity.pointer, connectivity.parts, int(connectivity.n_parts)
     n_items = len(pointer) - 1
-    _check_parts(pointer, parts, n_ranks)
+    if len(parts) and (parts.min() < 0 or parts.max() >= n_ranks):
+        raise InputError(f"Parts {parts.min()}..{parts.max()} do not lie in 0..{n_ranks - 1}.")
+    if (steps_within(parts, pointer) <= 0).any():
+        raise InputError("The parts of an item must be distinct and in rising order.")
     owner = _check_owners(connectivity.owners if owners is None else owners, pointer, n_ranks)
     items = np.repeat(np.arange(n_items, dtype=np.int64), np.diff(pointer))
     source = owner[items]
@@ -115,10 +118,3 @@ def _check_owners(
             f"owners lie in 0..{n_ranks - 1} (-1 only where no rank touches the item)."
         )
     return owner.astype(np.int64)
-
-
-def _check_parts(pointer: NDArray[np.int64], parts: NDArray[Any], n_ranks: int) -> None:
-    if len(parts) and (parts.min() < 0 or parts.max() >= n_ranks):
-        raise InputError(f"Parts {parts.min()}..{parts.max()} do not lie in 0..{n_ranks - 1}.")
-    if (steps_within(parts, pointer) <= 0).any():
-        raise InputError("The parts of an item must be distinct and in rising order.")

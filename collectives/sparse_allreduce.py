@@ -104,12 +104,15 @@ def sparse_allreduce(
         "switch_density": switch_density,
     }  # fmt: skip
     if not isinstance(communicator, Communicator):
-        _require_array_alone(communicator, values)
+        x = communicator
+        if not is_dask_collection(x) or not hasattr(x, "chunks") or values is not None:
+            raise InputError(
+                "sparse_allreduce takes (communicator, values), or a Dask array alone; got "
+                f"{type(x).__name__} and {type(values).__name__}."
+            )
         from .sparse_arrays import allreduce_array
 
-        return allreduce_array(
-            communicator, sparse_allreduce, reduction, expected_density, **options
-        )
+        return allreduce_array(x, sparse_allreduce, reduction, expected_density, **options)
     if values is None:
         raise InputError("A sparse allreduce on a communicator needs the ranks' values.")
     return _whole(communicator, values, reduction, **options)
@@ -259,14 +262,6 @@ def equal_shares(total: Stream, n_ranks: int) -> tuple[int, ...]:
         return ()
     inner = total.indices[np.arange(1, n_parts) * total.n_entries // n_parts]
     return (0, *inner.tolist(), total.size)
-
-
-def _require_array_alone(x: Any, values: Any) -> None:
-    if not is_dask_collection(x) or not hasattr(x, "chunks") or values is not None:
-        raise InputError(
-            "sparse_allreduce takes (communicator, values), or a Dask array alone; got "
-            f"{type(x).__name__} and {type(values).__name__}."
-        )
 
 
 def agreed_streams(

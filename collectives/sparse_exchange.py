@@ -60,21 +60,23 @@ def combine_step(
     """
     if not inbox.sources:
         return state
-    density = switch if isinstance(switch, float) else _density(switch, state)
+    if not isinstance(switch, float):
+        vector = state.own if isinstance(state, Ring) else state
+        switch = switch.switch_density(vector.size, vector.values.dtype)
     if step.kind.startswith("ring"):
-        return _combine_ring(state, inbox, step, reduction, density)
+        return _combine_ring(state, inbox, step, reduction, switch)
     assert isinstance(state, Stream)
     if step.kind == "unfold":
         return _received(state, inbox.payloads[0], 0, state.size)
     if step.kind == "join":
         ranges = [range_of(step, state.size, source, state.cuts) for source in inbox.sources]
-        return concatenated(_in_rank_order(inbox, state, ranges), density)
+        return concatenated(_in_rank_order(inbox, state, ranges), switch)
     lower, upper = state.lower, state.upper
     if step.kind == "split":
         lower, upper = range_of(step, state.size, inbox.rank, state.cuts)
     own = state.of_range(lower, upper)
     ordered = _in_rank_order(inbox, own, [(lower, upper)] * len(inbox.sources))
-    return combined(ordered, reduction, density)
+    return combined(ordered, reduction, switch)
 
 
 def run_local(state: Stream | Ring, step: Step) -> Stream:
@@ -85,11 +87,6 @@ def run_local(state: Stream | Ring, step: Step) -> Stream:
         return concatenated(blocks, 0.0)
     assert isinstance(state, Stream)
     return state.to_dense()
-
-
-def _density(model: CostModel, state: Stream | Ring) -> float:
-    stream = state.own if isinstance(state, Ring) else state
-    return model.switch_density(stream.size, stream.values.dtype)
 
 
 def _combine_ring(

@@ -84,7 +84,10 @@ class LocalCommunicator(Communicator):
         static: dict,
         pending: Pending | None = None,
     ) -> PerRank:
-        columns = self._columns(values)
+        columns: list[Sequence[Any]] = [
+            value.content if isinstance(value, PerRank) else [value.content] * self.n_ranks
+            for value in values
+        ]
         if state is not None:
             states = _overwritable(state)
             state.spent = True  # also when a rank fails: others may have overwritten theirs
@@ -164,12 +167,6 @@ class LocalCommunicator(Communicator):
         self._counters.seconds_computing += self._pool.seconds
         self._clock = ends
         return results
-
-    def _columns(self, values: Sequence[PerRank | Replicated]) -> list[Sequence[Any]]:
-        return [
-            value.content if isinstance(value, PerRank) else [value.content] * self.n_ranks
-            for value in values
-        ]
 
     def _set_forward(self, clock: np.ndarray, label: str) -> None:
         """Each rank waits until its clock shows this."""

@@ -70,21 +70,17 @@ class RankPool:
     def _run_shared(self, task: _Step) -> None:
         helpers: list[Future[None]] = []
         try:
-            executor = self._helpers()
+            if self._executor is None or self._process != os.getpid():  # none survives a fork
+                self._process = os.getpid()
+                self._executor = ThreadPoolExecutor(self.n_threads - 1, thread_name_prefix="rank")
             for _ in range(self.n_threads - 1):
-                helpers.append(executor.submit(task.work_beside))
+                helpers.append(self._executor.submit(task.work_beside))
             task.work_beside()
         except BaseException:
             task.stopped = True
             raise
         finally:
             _wait_through_interrupts(helpers)
-
-    def _helpers(self) -> ThreadPoolExecutor:
-        if self._executor is None or self._process != os.getpid():  # threads don't survive a fork
-            self._process = os.getpid()
-            self._executor = ThreadPoolExecutor(self.n_threads - 1, thread_name_prefix="rank")
-        return self._executor
 
 
 class _Step:

@@ -365,17 +365,13 @@ class Session:
         communicator = RankCommunicator(rank, n_ranks, endpoint, self.mailboxes[rank], fetch)
         requests = self._queues[rank]
         while (asked := _next(requests, endpoint)) is not None:
-            request, own, answer = asked
-            packed = self._executed(communicator, request, own)
-            self.loop.call_soon_threadsafe(partial(_settle, answer, packed))
-
-    def _executed(self, communicator: RankCommunicator, request: Request, own: dict) -> Packed:
-        answer, rank = communicator.execute(request, own), communicator.rank
-        self._texts[rank] = request.run
-        if answer.failure is not None:
-            stop = partial(self.stop, request.run, answer.failure, tell_others=True)
-            self.loop.call_soon_threadsafe(stop)
-        return _packed(answer)
+            request, own, owed = asked
+            answer = communicator.execute(request, own)
+            self._texts[rank] = request.run
+            if answer.failure is not None:
+                stop = partial(self.stop, request.run, answer.failure, tell_others=True)
+                self.loop.call_soon_threadsafe(stop)
+            self.loop.call_soon_threadsafe(partial(_settle, owed, _packed(answer)))
 
     def _note(self, ranks: set[int], rank: int) -> None:
         def add() -> None:
