@@ -61,16 +61,10 @@ class RankedCommunicator(Communicator):
 
     @abstractmethod
     def _execute(self, request: Request, own: dict[Number, list[bytes]]) -> list[Answer]:
-        """Have all ranks run it; their answers in rank order.
-
-        Stops the run on all ranks before it raises.
-        """
+        """Answers of all ranks, in rank order; the run is stopped on all before this raises."""
 
     def _placed(self, values: Any) -> list[Any] | None:
-        """Put large values, or those of a Dask collection, where the ranks are.
-
-        Futures of them, one a rank; None where that is no use.
-        """
+        """Futures of large values, or a Dask collection's, put where ranks are; None: of no use."""
         return None
 
     def _after_failure(self) -> None:

@@ -100,10 +100,7 @@ class Mailbox:
             self._condition.notify_all()
 
     def note_came(self, call: Call, source: int) -> None:
-        """A message has come to the rank itself, which waits for just this one.
-
-        For a rank that takes in its messages by itself: no other thread looks for those.
-        """
+        """A message has come to a rank that takes them in by itself, and waits for just this."""
         self._count(call.run, source)
         self._latest[source] = call
 

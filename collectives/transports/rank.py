@@ -137,10 +137,7 @@ class RankCommunicator(Communicator):
         self._recording = False
 
     def execute(self, request: Request, own: dict[Number, bytes]) -> Answer:
-        """Run a text; `own` are this rank's values that the driver hands out with the request.
-
-        Never raises what the text raised: it is in the answer.
-        """
+        """Run a text; `own` are values that come with it, and what it raises is in the answer."""
         self._answer = answer = Answer(self.rank)
         self._run, self._n_calls, self._recording = request.run, 0, request.recording
         self.cost_model = request.cost_model
