@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from daskpart.collectives.transports import TRANSPORTS
@@ -40,7 +40,7 @@ from .callbacks import (
 from .checkpoints import CheckpointWriter
 from .early_stopping import Watch
 from .memory import warn_of_memory
-from .parameters import COUNT, RANKS, check_parameters
+from .parameters import AT_LEAST_0, COUNT, RANKS, check_parameters
 from .plan import FitPlan, SavedPlan, described, parts_given
 from .problem import Problem
 from .progress import Measure
@@ -108,7 +108,7 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
         "checkpoint_every": [COUNT],
         "resume": ["boolean"],
         "warm_start": ["boolean"],
-        "tol": [Interval(Real, 0, np.inf, closed="left")],
+        "tol": [AT_LEAST_0],
         "patience": [COUNT, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],

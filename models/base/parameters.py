@@ -6,7 +6,8 @@ verbose=True      a bool is allowed: taken
 
 from __future__ import annotations
 
-from numbers import Integral
+from math import inf
+from numbers import Integral, Real
 from typing import Any
 
 from sklearn.utils._param_validation import Interval, InvalidParameterError
@@ -14,6 +15,9 @@ from sklearn.utils._param_validation import Interval, InvalidParameterError
 from daskpart.errors import InputError
 
 COUNT = Interval(Integral, 1, None, closed="left")
+AT_LEAST_0 = Interval(Real, 0, inf, closed="left")
+POSITIVE = Interval(Real, 0, inf, closed="neither")
+SHARE = Interval(Real, 0, 1, closed="left")  # of what some is held out of, or dropped from
 RANKS = Interval(Integral, 1, 1 << 16, closed="both")  # of more the plan alone fills the memory
 _TAKE_BOOLS = ("boolean", "verbose")
 

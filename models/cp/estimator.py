@@ -15,11 +15,10 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import replace
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from daskpart._floor.checks import finite_number
 from daskpart.containers.tensor import Missing
@@ -28,7 +27,7 @@ from daskpart.models.base.callbacks import EpochContexts, Tolerance, with_callba
 from daskpart.models.base.cutting import kept_cut
 from daskpart.models.base.docstrings import with_shared_words, with_words_of_fit
 from daskpart.models.base.estimator import DistributedEstimator
-from daskpart.models.base.parameters import COUNT
+from daskpart.models.base.parameters import AT_LEAST_0, COUNT, SHARE
 from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.problem import check_components, share_held_out
 from daskpart.models.base.progress import Measure
@@ -167,13 +166,13 @@ class CPDecomposition(CPModel):
         "owners": [StrOptions(set(OWNERS))],
         "missing": [StrOptions({"zero", "unknown"})],
         "nonnegative": ["boolean", list, tuple, str],
-        "ridge": [Interval(Real, 0, np.inf, closed="left"), dict, list, tuple],
+        "ridge": [AT_LEAST_0, dict, list, tuple],
         "init": [StrOptions(set(INITS)), list, tuple],
         "n_init": [COUNT],
         "dtype": [StrOptions({"float32", "float64"}), None],
         "memory": [StrOptions(set(MEMORY))],
         "alpha_beta": [tuple, list, None],
-        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
+        "validation_fraction": [SHARE],
     }
     _decide_plan: ClassVar[tuple[str, ...]] = (
         *("n_components", "method", "partitioner", "owners", "dtype", "memory", "alpha_beta"),
@@ -195,16 +194,12 @@ class CPDecomposition(CPModel):
     method: str
     partitioner: Any
     owners: str
-    missing: Missing
-    nonnegative: Any
-    ridge: Any
     init: Any
     n_init: int
     dtype: str | None
     memory: str
     alpha_beta: tuple[float, float] | None
     validation_fraction: float
-    state_: CPState
 
     def __init__(
         self,

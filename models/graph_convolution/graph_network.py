@@ -25,7 +25,7 @@ from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import DistributedEstimator
 from daskpart.models.base.fitted import as_fitted
-from daskpart.models.base.parameters import COUNT
+from daskpart.models.base.parameters import AT_LEAST_0, COUNT, POSITIVE, SHARE
 from daskpart.models.base.plan import FitPlan, check_partitioner
 from daskpart.models.base.problem import canonical_rows, checked_weights, refuse_times, refused
 from daskpart.models.base.session import client_for
@@ -76,15 +76,15 @@ class GraphNetwork(DistributedEstimator):
         "layer": [StrOptions(set(LAYERS)), type],
         "layer_options": [dict, None],
         "activation": [StrOptions(set(ACTIVATIONS))],
-        "dropout": [Interval(Real, 0, 1, closed="left")],
+        "dropout": [SHARE],
         "optimizer": [StrOptions(set(OPTIMIZERS)), Optimizer],
         "learning_rate": [StrOptions(set(OF_NETWORKS))],
-        "initial_learning_rate": [Interval(Real, 0, np.inf, closed="neither")],
-        "power_t": [Interval(Real, 0, None, closed="left")],
-        "weight_decay": [Interval(Real, 0, np.inf, closed="left"), tuple, list],
+        "initial_learning_rate": [POSITIVE],
+        "power_t": [AT_LEAST_0],
+        "weight_decay": [AT_LEAST_0, tuple, list],
         "batch_size": [COUNT, Interval(Real, 0, 1, closed="neither"), None],
         "sampler": [StrOptions(set(SAMPLERS)), *SAMPLERS.values()],
-        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
+        "validation_fraction": [SHARE],
         "monitor": [StrOptions(set(MONITORS))],
         "symmetrize": ["boolean"],
         "first_product": [StrOptions(set(FIRST_PRODUCTS))],

@@ -18,11 +18,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from daskpart._floor.blas import one_blas_thread
 from daskpart.containers.column_names import Columns
@@ -30,9 +29,8 @@ from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_shared_words, with_words_of_fit
-from daskpart.models.base.estimator import DistributedEstimator
 from daskpart.models.base.fitted import as_fitted
-from daskpart.models.base.parameters import COUNT
+from daskpart.models.base.parameters import AT_LEAST_0, COUNT, POSITIVE
 from daskpart.models.base.plan import ROW_PARTITIONERS, FitPlan, check_partitioner
 from daskpart.models.base.problem import check_components
 from daskpart.models.base.progress import Measure
@@ -47,7 +45,6 @@ from daskpart.models.matrix_factorization.recommending import (
     seen_pattern,
 )
 from daskpart.models.optimisation.nonnegative import nonnegative_rows
-from daskpart.partitions import Partition
 
 from .als import SWEEPS, Events, Solve
 from .growing import grown
@@ -153,21 +150,13 @@ class ImplicitFactorization(Recommender):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **DistributedEstimator._parameter_constraints,
-        "n_components": [COUNT],
-        "alpha": [Interval(Real, 0, np.inf, closed="neither")],
-        "regularization": [Interval(Real, 0, np.inf, closed="left")],
-        "frequency_exponent": [Interval(Real, 0, np.inf, closed="left")],
+        **Recommender._parameter_constraints,
+        "alpha": [POSITIVE],
+        "frequency_exponent": [AT_LEAST_0],
         "solver": [StrOptions({"cg", "cholesky", "subspace"})],
         "cg_steps": [COUNT],
         "block_size": [COUNT],
-        "nonnegative": ["boolean"],
-        "partitioner": [str, dict, Partition, "array-like"],
-        "init_scale": [Interval(Real, 0, np.inf, closed="neither")],
-        "user": [str, None],
-        "item": [str, None],
-        "rating": [str, None],
-        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
+        "init_scale": [POSITIVE],
     }
     _decide_plan: ClassVar[tuple[str, ...]] = ("n_components", "partitioner")
     _decide_bits: ClassVar[tuple[str, ...]] = (
@@ -179,24 +168,17 @@ class ImplicitFactorization(Recommender):
         Measure("loss", "loss", step="iteration"),
         Measure("validation_ndcg", "validation", "NDCG@10", step="iteration"),
     )
-    _takes_dense: ClassVar[bool] = False
     _state_class: ClassVar[type[State]] = ImplicitState
     _tolerance_column: ClassVar[str | None] = "loss_change"
     biases = False  # what `Recommender` asks for
 
     n_components: int
     alpha: float
-    regularization: float
     frequency_exponent: float
     solver: str
     cg_steps: int
-    nonnegative: bool
     partitioner: Any
     init_scale: float
-    user: str | None
-    item: str | None
-    rating: str | None
-    validation_fraction: float
     state_: ImplicitState
     new_rows_distance_: float
 

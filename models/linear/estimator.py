@@ -20,12 +20,12 @@ from scipy.special import expit, softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from daskpart.models.base.fitted import as_fitted
-from daskpart.models.base.parameters import COUNT
+from daskpart.models.base.parameters import AT_LEAST_0, COUNT, POSITIVE
 from daskpart.models.samples.estimator import SampleClassifier, SampleRegressor, is_lazy_or_file
 from daskpart.models.samples.problem import encoded
 
 from .delayed_blocks import DelayedBlocks, Penalty
-from .linear_model import AT_LEAST_0, POSITIVE, LinearModel, shared_words
+from .linear_model import LinearModel, shared_words
 from .losses import LOSSES, Loss
 from .sgd_on_server import ServerSgd
 

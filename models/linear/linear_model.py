@@ -21,6 +21,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.docstrings import with_shared_words
+from daskpart.models.base.parameters import AT_LEAST_0, POSITIVE
 from daskpart.models.base.session import client_for
 from daskpart.models.base.state import State
 from daskpart.models.base.text import Text
@@ -45,8 +46,6 @@ from .text import LinearText
 
 LAZY = ("sgd", "adagrad")  # optimisers whose steps touch only entries of their gradient
 UNMOVED = 1e-6  # share of its size to which a gradient fell whose search did not begin to work
-POSITIVE = Interval(Real, 0, None, closed="neither")
-AT_LEAST_0 = Interval(Real, 0, None, closed="left")
 _SHARED = """\
 fit_intercept : bool, default=True
     Fit an intercept, which is not penalised.

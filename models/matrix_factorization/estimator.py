@@ -15,18 +15,16 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import replace
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_shared_words, with_words_of_fit
-from daskpart.models.base.estimator import DistributedEstimator
 from daskpart.models.base.fitted import as_fitted
-from daskpart.models.base.parameters import COUNT
+from daskpart.models.base.parameters import AT_LEAST_0, COUNT, POSITIVE
 from daskpart.models.base.plan import ROW_PARTITIONERS, FitPlan, check_partitioner
 from daskpart.models.base.problem import check_components
 from daskpart.models.base.progress import Measure
@@ -173,25 +171,17 @@ class MatrixFactorization(Recommender):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **DistributedEstimator._parameter_constraints,
-        "n_components": [COUNT],
+        **Recommender._parameter_constraints,
         "eta": [COUNT, None],
-        "partitioner": [str, dict, Partition, "array-like"],
         "axis": [StrOptions({"rows", "columns", "auto"})],
         "schedule": [StrOptions({"pasgd", "dsgd", "gasgd"})],
         "loss": [StrOptions({"squared", "bpr"})],
-        "nonnegative": ["boolean"],
         "averaging": [StrOptions({"mean", "ratings"})],
         "learning_rate": [StrOptions(set(DEFAULT_RATES))],
-        "initial_learning_rate": [Interval(Real, 0, np.inf, closed="neither"), None],
-        "regularization": [Interval(Real, 0, np.inf, closed="left")],
+        "initial_learning_rate": [POSITIVE, None],
         "biases": ["boolean"],
-        "init_scale": [Interval(Real, 0, np.inf, closed="left")],
+        "init_scale": [AT_LEAST_0],
         "clip": ["boolean", tuple, list],
-        "user": [str, None],
-        "item": [str, None],
-        "rating": [str, None],
-        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
     }
     _decide_plan: ClassVar[tuple[str, ...]] = (
         *("n_components", "eta", "partitioner", "axis", "schedule", "averaging"),
@@ -207,7 +197,6 @@ class MatrixFactorization(Recommender):
         Measure("validation_rmse", "validation", "RMSE"),
         Measure("validation_ndcg", "validation", "NDCG@10"),
     )
-    _takes_dense: ClassVar[bool] = False
     _state_class: ClassVar[type[State]] = MFState
 
     n_components: int
@@ -217,15 +206,7 @@ class MatrixFactorization(Recommender):
     averaging: str
     learning_rate: str
     initial_learning_rate: float | None
-    regularization: float
-    biases: bool
     init_scale: float
-    clip: bool | tuple[float, float]
-    user: str | None
-    item: str | None
-    rating: str | None
-    validation_fraction: float
-    state_: MFState
     new_rows_distance_: float
 
     def __init__(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,9 @@ from daskpart._floor.words import plural
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.labels import LabelIndex
+from daskpart.models.base.parameters import AT_LEAST_0, COUNT, SHARE
 from daskpart.models.base.problem import share_held_out
+from daskpart.partitions import Partition
 
 from .blocks import over_blocks, row_blocks
 from .factor_model import FactorModel
@@ -55,7 +57,7 @@ def ndcg_of_events(problem: Ratings) -> Callable[[MFState], dict[str, float]]:
 
 
 class Recommender(FactorModel):
-    """What estimators of factors of users and items share once they are fitted.
+    """What estimators of factors of users and items share: parameters, and lists once fitted.
 
     Attributes
     ----------
@@ -65,8 +67,20 @@ class Recommender(FactorModel):
         Parameters of the estimator.
     """
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **FactorModel._parameter_constraints,
+        "n_components": [COUNT],
+        "regularization": [AT_LEAST_0],
+        "nonnegative": ["boolean"],
+        "partitioner": [str, dict, Partition, "array-like"],
+        "user": [str, None],
+        "item": [str, None],
+        "rating": [str, None],
+        "validation_fraction": [SHARE],
+    }
+    _takes_dense: ClassVar[bool] = False
+
     seen_: scipy.sparse.csr_array | None
-    patience: int | None
     validation_fraction: float
 
     def recommend(

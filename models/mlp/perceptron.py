@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from daskpart.errors import InputError
 from daskpart.models.base.fitted import as_fitted
-from daskpart.models.base.parameters import COUNT
+from daskpart.models.base.parameters import AT_LEAST_0, COUNT, POSITIVE
 from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
 from daskpart.models.networks.losses import Loss
@@ -122,11 +121,11 @@ class Perceptron(SampleModel):
         **SampleModel._parameter_constraints,
         "hidden": [COUNT, tuple, list],
         "activation": [StrOptions(set(ACTIVATIONS))],
-        "alpha": [Interval(Real, 0, None, closed="left")],
+        "alpha": [AT_LEAST_0],
         "optimizer": [StrOptions(set(OPTIMIZERS))],
         "learning_rate": [StrOptions(set(SCHEDULES) - {"optimal"})],
-        "eta0": [Interval(Real, 0, None, closed="neither")],
-        "power_t": [Interval(Real, 0, None, closed="left")],
+        "eta0": [POSITIVE],
+        "power_t": [AT_LEAST_0],
     }
     _decide_plan: ClassVar[tuple[str, ...]] = ("hidden", "optimizer", "batch_size", "shuffle")
     _decide_bits: ClassVar[tuple[str, ...]] = (

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
@@ -31,7 +30,7 @@ from daskpart.models.base.class_weights import refuse_balanced, weights_of_class
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.estimator import DistributedEstimator
 from daskpart.models.base.labels import sorting_labels
-from daskpart.models.base.parameters import COUNT
+from daskpart.models.base.parameters import COUNT, SHARE
 from daskpart.models.base.plan import FitPlan
 from daskpart.models.base.problem import (
     canonical_rows,
@@ -80,7 +79,7 @@ class SampleModel(DistributedEstimator):
         **DistributedEstimator._parameter_constraints,
         "batch_size": [COUNT],
         "shuffle": ["boolean"],
-        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
+        "validation_fraction": [SHARE],
         "aggregation": [StrOptions(set(NAMES))],
         "top_k": [COUNT, None],
         "top_k_bucket": [COUNT, None],
