@@ -17,7 +17,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from dask.base import tokenize
@@ -31,6 +31,7 @@ from daskpart.partitions import Partition
 from .reports import Expected, PlanReport, value_words
 
 _MOST_SHOWN = 32  # of a list
+Report = TypeVar("Report", bound=PlanReport)
 
 # what a name stands for where the rows of a matrix are cut: arguments of `daskpart.partition`
 ROW_PARTITIONERS: dict[str, dict[str, Any]] = {
@@ -134,12 +135,17 @@ class FitPlan:
 
     def report(self) -> PlanReport:
         """What one step costs."""
-        return PlanReport(
+        return self._report(PlanReport)
+
+    def _report(self, kind: type[Report], unit: str = "epoch", **more: Any) -> Report:
+        """A report with what all have, and what a model knows beside it."""
+        return kind(
             n_ranks=self.n_ranks,
-            unit="epoch",
+            unit=unit,
             partitioner=self.partitioner,
             memory=self.memory(),
             seconds=self.seconds,
+            **more,
         )
 
     def _repr_html_(self) -> str:

@@ -10,7 +10,7 @@ smaller predicted time is taken when the transport is known (α seconds a messag
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
@@ -178,19 +178,18 @@ class CPPlan(FitPlan):
 
     def _nbytes(self) -> int:
         """Bytes of all messages of an iteration."""
-        choice = self.choice
-        of_rows = sum(
-            plan.total_rows * row_bytes
-            for plans, row_bytes in (
-                (self.reduces, choice.reduce_bytes),
-                (self.expands, choice.row_bytes),
-            )
-            for plan in plans
-        )
+        of_rows = sum(plan.total_rows * row_bytes for plan, row_bytes in self._row_bytes())
         if self.method != "p2p":
             return of_rows  # payload fills whole rows
         dense = hypercube_allreduce_plan(self.n_ranks).total_messages
         return of_rows + self.n_modes * dense * sum(self._allreduce_sizes)
+
+    def _row_bytes(self) -> Iterator[tuple[Plan, int]]:
+        """Each plan of an iteration, and bytes of a row that goes by it."""
+        for plan in self.reduces:
+            yield plan, self.choice.reduce_bytes
+        for plan in self.expands:
+            yield plan, self.choice.row_bytes
 
     def _allreduce_messages(self) -> NDArray[np.int64]:
         """Messages of a rank in an iteration beside those of reduces and expands."""
@@ -242,12 +241,9 @@ class CPPlan(FitPlan):
         pairs = list(zip(self.reduces, self.expands, strict=True))
         counts = [[counted_plan(plan) for plan in pair] for pair in pairs]
         choice = self.choice
-        return CPPlanReport(
-            n_ranks=self.n_ranks,
-            unit="iteration",
-            partitioner=self.partitioner,
-            memory=self.memory(),
-            seconds=self.seconds,
+        return self._report(
+            CPPlanReport,
+            "iteration",
             method=self.method,
             owners=choice.owners,
             n_components=choice.n_components,
@@ -279,14 +275,8 @@ class CPPlan(FitPlan):
         alpha, beta : float
             As of `Plan.predicted_seconds`.
         """
-        choice = self.choice
         total = sum(
-            plan.predicted_seconds(alpha, beta, row_bytes)
-            for plans, row_bytes in (
-                (self.reduces, choice.reduce_bytes),
-                (self.expands, choice.row_bytes),
-            )
-            for plan in plans
+            plan.predicted_seconds(alpha, beta, row_bytes) for plan, row_bytes in self._row_bytes()
         )
         if self.method != "p2p":
             return total  # norms and Grams are payload of these plans

@@ -137,6 +137,12 @@ class Network:
             for _ in range(layer.n_backward if backward else layer.n_forward)
         ]
 
+    @property
+    def passes(self) -> tuple[list[int], list[int]]:
+        """Columns of every message of an epoch: forward (with those of validation), backward."""
+        forward = self.widths(backward=False)
+        return forward * (2 if self.n_validation else 1), self.widths(backward=True)
+
     def row_work(self, n_features: float) -> int:
         """What the weights have to do with a vertex in an epoch, in nonzeros of its row of Â.
 

@@ -103,11 +103,6 @@ class GCNPlan(FitPlan):
         return dict(zip(LABELS, ([self.forward], [self.backward]), strict=True))
 
     @property
-    def passes(self) -> tuple[list[int], list[int]]:
-        """Columns of every message of an epoch: forward (with those of validation), backward."""
-        return _passes(self.network)
-
-    @property
     def n_columns_at_once(self) -> int:
         """Columns of a kept product that are made at a time.
 
@@ -115,7 +110,7 @@ class GCNPlan(FitPlan):
         """
         itemsize = np.dtype(self.network.dtype).itemsize
         n_rows = int((self.n_own + self.n_halo + self.forward.traffic().sum(axis=1)).max())
-        widths = [*self.passes[0], *self.passes[1]]
+        widths = [each for way in self.network.passes for each in way]
         return max([_AT_ONCE_BYTES // (itemsize * n_rows), _CACHE_LINE // itemsize, *widths])
 
     def expected(self) -> Expected:
@@ -123,7 +118,7 @@ class GCNPlan(FitPlan):
         itemsize = np.dtype(self.network.dtype).itemsize
         rows, messages = np.zeros((2, self.n_ranks), np.int64)
         nbytes = 0
-        for plan, widths in zip((self.forward, self.backward), self.passes, strict=True):
+        for plan, widths in zip((self.forward, self.backward), self.network.passes, strict=True):
             counted = plan.statistics()
             rows += len(widths) * counted.per_rank("rows_sent")
             messages += len(widths) * counted.per_rank("messages_sent")
@@ -172,17 +167,13 @@ class GCNPlan(FitPlan):
         """What an epoch costs."""
         assert self.partition is not None
         network, itemsize = self.network, np.dtype(self.network.dtype).itemsize
-        forward, backward = self.passes
+        forward, backward = network.passes
         n_forward, n_backward = self.forward.total_rows, self.backward.total_rows
         inputs = sum(layer.n_inputs * layer.hops for layer in network.layers)
         outputs = sum(layer.n_outputs * layer.hops for layer in network.layers)
         plain = inputs * (2 if network.n_validation else 1)
-        return GCNPlanReport(
-            n_ranks=self.n_ranks,
-            unit="epoch",
-            partitioner=self.partitioner,
-            memory=self.memory(),
-            seconds=self.seconds,
+        return self._report(
+            GCNPlanReport,
             rows_of_product=n_forward,
             rows_of_transposed=n_backward,
             n_forward=len(forward),
@@ -254,9 +245,8 @@ def plan_fit(
     refuse_empty(partition, "vertices")
     forward, backward = _products(problem, partition, "expand")
     itemsize = np.dtype(network.dtype).itemsize
-    widths = _passes(network)
     forecasts = forecast(
-        [*zip((forward, backward), widths, strict=True)],
+        [*zip((forward, backward), network.passes, strict=True)],
         np.bincount(partition.assignment, minlength=n_ranks),
         itemsize,
         *ALPHA_BETA[transport],
@@ -319,17 +309,11 @@ def _weighed(
         return vertex_partition(pattern, n_ranks, CUTS[name], random_state, row_work=row_work)
 
     def nbytes(partition: Partition) -> float:
-        both = zip(_products(problem, partition, sends), _passes(network), strict=True)
+        both = zip(_products(problem, partition, sends), network.passes, strict=True)
         return float(itemsize * sum(plan.total_rows * sum(widths) for plan, widths in both))
 
     cuts = Cuts(make, nbytes, lambda: pattern.nnz)
     return weighed_partition(cuts, n_ranks, steps, transport, kept)
-
-
-def _passes(network: Network) -> tuple[list[int], list[int]]:
-    """Columns of every message of an epoch: forward (with those of validation), backward."""
-    forward = network.widths(backward=False)
-    return forward * (2 if network.n_validation else 1), network.widths(backward=True)
 
 
 def vertex_partition(

@@ -117,12 +117,9 @@ class ImplicitPlan(FitPlan):
     def report(self) -> ImplicitPlanReport:
         """What an iteration costs."""
         messages = self._per_rank("messages_sent")
-        return ImplicitPlanReport(
-            n_ranks=self.n_ranks,
-            unit="iteration",
-            partitioner=self.partitioner,
-            memory=self.memory(),
-            seconds=self.seconds,
+        return self._report(
+            ImplicitPlanReport,
+            "iteration",
             n_components=self.n_components,
             volume=[self.expands[side].total_rows for side in SIDES],
             messages=int(messages.sum()),

@@ -198,12 +198,8 @@ class MFPlan(FitPlan):
         """What one epoch costs."""
         messages, rows, _ = self._sent
         assert self.partition is not None
-        return MFPlanReport(
-            n_ranks=self.n_ranks,
-            unit="epoch",
-            partitioner=self.partitioner,
-            memory=self.memory(),
-            seconds=self.seconds,
+        return self._report(
+            MFPlanReport,
             eta=self.eta,
             axis=self.axis,
             lambda_histogram=self.connectivity.histogram(),

@@ -62,7 +62,7 @@ def test_some_columns_at_a_time(layer, options, kind, n_ranks, monkeypatch):
     if kind == "dense":
         width, hops = plan.n_columns_at_once, plan.network.layers[0].hops
         # as wide as the messages of an epoch: the only hidden column, or the outputs
-        assert width == max([1, *plan.passes[0], *plan.passes[1]])
+        assert width == max([1, *plan.network.passes[0], *plan.network.passes[1]])
         assert width < at_once.shape[1]
         assert {record.label for record in counters.rounds} == {"forward"}
         assert len(counters.rounds) == hops * -(-at_once.shape[1] // width)
