@@ -93,7 +93,7 @@ class GCNText(Text):
         comm, n_ranks = self.session, self._plan.n_ranks
         memory, best = dict(state.learning_rate_state) or self._rate.start(), None
         if self._watch is not None:
-            best = comm.values([state.at_best().weights] * n_ranks)
+            best = comm.values([[*state.at_best().weights.values()]] * n_ranks)
         model, best, self.memory = comm.run(
             self._begin, self._fixed, comm.values(state.cut({}, n_ranks)), best, **self._static
         )
@@ -233,7 +233,7 @@ def models_of(
     comm: Communicator, parts: PerRank, weights: PerRank | None
 ) -> tuple[PerRank, PerRank | None]:
     """The model of a state, and where weights of the best epoch lie, the ranks' own."""
-    best = None if weights is None else comm.map(best_of_weights, weights)
+    best = None if weights is None else comm.map(copied, weights)
     return comm.map(model_of_part, parts), best
 
 
@@ -413,11 +413,6 @@ def model_of_part(part: dict[str, Any]) -> RankModel:
     """The weights of a state, as a rank's own."""
     slots = {name: array.copy() for name, array in part["slots"].items()}
     return RankModel([array.copy() for array in part["weights"].values()], slots)
-
-
-def best_of_weights(weights: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
-    """Weights of a state, as a rank's own."""
-    return copied([*weights.values()])
 
 
 def with_weights_of(best: list[NDArray[Any]], model: RankModel) -> list[NDArray[Any]]:

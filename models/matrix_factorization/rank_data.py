@@ -152,13 +152,13 @@ class _Shares:
 def arrange_ratings(
     shard: Any,
     schedule: RankSchedule,
+    weights: np.ndarray | None = None,
+    seen_before: Pairs | None = None,
     *,
     n_components: int,
     random_state: int,
     first_item: int = 0,
-    weights: np.ndarray | None = None,
     triples: bool = False,
-    seen_before: Pairs | None = None,
 ) -> RankRatings:
     """Put a shard's ratings into the order in which SGD takes them.
 
@@ -166,6 +166,11 @@ def arrange_ratings(
     ----------
     shard : Shard
     schedule : RankSchedule
+    weights : ndarray of shape (nnz,), optional
+        Of the shard's ratings.
+    seen_before : (ndarray of int, ndarray of int), optional
+        Users and items, by global ids, that BPR must not take for unseen either; those that the
+        rank has not are left out.
     n_components : int
         Sets how many rows fit a cache block.
     random_state : int
@@ -173,13 +178,8 @@ def arrange_ratings(
         and data.
     first_item : int
         Of `RankRatings`.
-    weights : ndarray of shape (nnz,), optional
-        Of the shard's ratings.
     triples : bool
         Whether they are seen items, for BPR.
-    seen_before : (ndarray of int, ndarray of int), optional
-        Users and items, by global ids, that BPR must not take for unseen either; those that the
-        rank has not are left out.
     """
     items = held_items(shard.items, schedule)
     n_trained = items.size - schedule.beside.size  # the order of training knows of no others

@@ -1,7 +1,7 @@
 """A factorization on ranks: ratings laid out, first factors, epochs, and the state gathered.
 
     shards, schedules ─► lay_out ─► ratings in their order ─┐
-    state (or nothing) ────────────► begin … go_on ─────────┴─► model ─► epoch, epoch … ─► rows
+    state (or nothing) ─► first factors, or its own ────────┴─► model ─► epoch, epoch … ─► rows
 
 What an epoch is stands in `pasgd`, how it is validated in `held_out`; here is what the base asks of
 every model.
@@ -22,11 +22,10 @@ from daskpart.models.optimisation.learning_rates import LearningRate
 
 from .held_out import held_out_of_ranks, placed, squared_error, validated
 from .negatives import Pairs
-from .pasgd import LABELS, PreparedSchedule, RankRatings, RowLayout, compile_kernels, run_epoch
+from .pasgd import LABELS, PreparedSchedule, RankRatings, compile_kernels, run_epoch
 from .plan import MFPlan
 from .problem import Validation, check_counts
 from .rank_data import (
-    RankSchedule,
     arrange_ratings,
     final_rows,
     in_unit,
@@ -131,8 +130,9 @@ class MFText(Text):
         if state.epoch:
             self._mean, self._rating_mean = state.global_mean, state.rating_mean
             parts = comm.values(state.cut(plan.rows_held, plan.n_ranks))
-            model = comm.run(
-                go_on, self._ratings, parts, layout=layout, mean=self._mean / self._unit, **in_state
+            mean = self._mean / self._unit
+            model = comm.map(
+                resumed_model, self._ratings, parts, layout=layout, mean=mean, **in_state
             )
         else:
             # what is in the middle of a difference of two scores is 0, whatever the events count
@@ -140,8 +140,8 @@ class MFText(Text):
             self._mean, self._rating_mean = overall if layout.biases else 0.0, overall
             # without biases the products themselves must reach the ratings: begin at their mean
             lift = 0.0 if layout.biases else max(overall / self._unit, 0.0)
-            model = comm.run(
-                begin,
+            model = comm.map(
+                starting_model,
                 self._ratings,
                 layout=layout,
                 mean=self._mean / self._unit,
@@ -236,7 +236,7 @@ def lay_out(
 ) -> tuple[PerRank, PerRank, Summary, float]:
     """Ratings in the order of SGD and in their unit, the items of each rank, all in numbers."""
     ratings = comm.map(
-        _arranged, shards, schedules, weights, seen_before, n_components=n_components,
+        arrange_ratings, shards, schedules, weights, seen_before, n_components=n_components,
         random_state=random_state, first_item=first_item, triples=triples,
     )  # fmt: skip
     items = comm.map(_items_of, ratings)
@@ -254,29 +254,6 @@ def lay_out(
         ratings = comm.map(in_unit, ratings, unit=unit)
         ratings = comm.settle(ratings)
     return ratings, items, summary, unit
-
-
-def begin(
-    comm: Communicator, ratings: PerRank, *, layout: RowLayout, mean: float, **start: Any
-) -> PerRank:
-    """The first model of every rank."""
-    return comm.settle(comm.map(starting_model, ratings, layout=layout, mean=mean, **start))
-
-
-def go_on(
-    comm: Communicator,
-    ratings: PerRank,
-    parts: PerRank,
-    *,
-    layout: RowLayout,
-    mean: float,
-    axis: str,
-    unit: float,
-) -> PerRank:
-    """The same from the parts of a state."""
-    return comm.settle(
-        comm.map(resumed_model, ratings, parts, layout=layout, mean=mean, axis=axis, unit=unit)
-    )
 
 
 def ready(
@@ -352,16 +329,6 @@ def epoch(
 
 
 # -- steps on one rank ---
-
-
-def _arranged(
-    shard: Any,
-    schedule: RankSchedule,
-    weights: np.ndarray | None,
-    seen_before: Pairs | None,
-    **static: Any,
-) -> RankRatings:
-    return arrange_ratings(shard, schedule, weights=weights, seen_before=seen_before, **static)
 
 
 def _sums_of(ratings: RankRatings) -> np.ndarray:
