@@ -46,14 +46,10 @@ class Loss(ABC):
         return _summed(self.terms(outputs, targets), weight)
 
     @abstractmethod
-    def gradient(self, outputs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
-        """Of the summed loss by the outputs, of their shape."""
-
     def sums_and_gradient(
         self, outputs: NDArray[Any], targets: NDArray[Any], weight: NDArray[Any] | None = None
     ) -> tuple[NDArray[np.float64], NDArray[Any]]:
-        """Sums of rows by their weights, and the gradient without; they may share work."""
-        return self.sums(outputs, targets, weight), self.gradient(outputs, targets)
+        """Sums of rows by their weights; and without weights the gradient by the outputs."""
 
     def predicted(self, outputs: NDArray[Any]) -> NDArray[Any]:
         """Probabilities, or the numbers themselves."""
@@ -97,14 +93,10 @@ class SoftmaxLoss(Loss):
         losses, hits, _ = self._terms_and_gradient(outputs, targets)
         return losses, hits
 
-    def gradient(self, outputs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
-        """w[y] (P − one-hot(y))."""
-        return self._terms_and_gradient(outputs, targets)[2]
-
     def sums_and_gradient(
         self, outputs: NDArray[Any], targets: NDArray[Any], weight: NDArray[Any] | None = None
     ) -> tuple[NDArray[np.float64], NDArray[Any]]:
-        """Both of the same powers of e, of which an epoch would else take many twice."""
+        """The gradient is w[y] (P − one-hot(y)), of the powers of e that the loss takes, too."""
         losses, hits, gradient = self._terms_and_gradient(outputs, targets)
         return _summed((losses, hits), weight), gradient
 
@@ -139,9 +131,11 @@ class SigmoidLoss(Loss):
         right = ((outputs > 0) == (targets > 0)).all(axis=1)
         return losses, right * targets.shape[1]
 
-    def gradient(self, outputs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
-        """p − y."""
-        return self.predicted(outputs) - targets
+    def sums_and_gradient(
+        self, outputs: NDArray[Any], targets: NDArray[Any], weight: NDArray[Any] | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[Any]]:
+        """The gradient is p − y."""
+        return self.sums(outputs, targets, weight), self.predicted(outputs) - targets
 
     def predicted(self, outputs: NDArray[Any]) -> NDArray[Any]:
         """Probabilities of the classes."""
@@ -176,9 +170,11 @@ class SquaredLoss(Loss):
         sums = columns.sum(dtype=np.float64), *columns.sum(axis=1, dtype=np.float64)
         return np.array(sums)
 
-    def gradient(self, outputs: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any]:
-        """2 (z − y)."""
-        return 2 * (outputs - targets)
+    def sums_and_gradient(
+        self, outputs: NDArray[Any], targets: NDArray[Any], weight: NDArray[Any] | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[Any]]:
+        """The gradient is 2 (z − y)."""
+        return self.sums(outputs, targets, weight), 2 * (outputs - targets)
 
     def score(
         self, sums: NDArray[np.float64], n_terms: int, spreads: Sequence[float] = ()

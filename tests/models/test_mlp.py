@@ -50,7 +50,7 @@ def loss_at(network: Network, vectors: Any, X: Any, targets: Any, weight: Any) -
 
 def gradients_of(network: Network, vectors: Any, X: Any, targets: Any, weight: Any) -> list[Any]:
     *values, outputs = network.forward(vectors, X)
-    slopes, found = network.loss.gradient(outputs, targets) * weight[:, None], []
+    slopes, found = network.loss.sums_and_gradient(outputs, targets)[1] * weight[:, None], []
     for place in reversed(range(network.n_layers)):
         found.insert(0, layer_gradient(values[place], slopes).to_numpy())
         if place:
