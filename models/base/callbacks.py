@@ -138,20 +138,10 @@ class TrainingProgress(EpochCallback):
         Seconds before anything is shown.
     file : text stream or None
         None: standard error.
-    measures : sequence of Measure
-        Columns that are shown; a callback of an estimator takes those of the estimator.
     """
 
-    def __init__(
-        self,
-        *,
-        force: bool = False,
-        delay: float = 1.0,
-        file: Any = None,
-        measures: Sequence[Measure] = (),
-    ) -> None:
+    def __init__(self, *, force: bool = False, delay: float = 1.0, file: Any = None) -> None:
         self.force, self.delay, self.file = force, delay, file
-        self.measures = tuple(measures)
         self._display: Display | None = None
 
     def next_look(self, epoch: int) -> None:
