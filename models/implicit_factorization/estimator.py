@@ -367,8 +367,6 @@ class ImplicitFactorization(Recommender):
 
     def _going_on(self, state: ImplicitState, problem: Ratings) -> ImplicitState:
         check_components(state, self.n_components)
-        if problem.validation is None:  # no iteration is better than the one that follows
-            state = state.unwatched(state.epoch)
         return problem.in_order(state)
 
     def _solving(self) -> Solve:

@@ -397,8 +397,6 @@ class MatrixFactorization(Recommender):
 
     def _going_on(self, state: MFState, problem: Ratings) -> MFState:
         check_components(state, self.n_components)
-        if problem.validation is None:  # no epoch is better than the one that follows
-            state = state.unwatched(state.epoch)
         if bool(self.biases) != state.settings.get("biases", bool(self.biases)):
             state = with_biases(state) if self.biases else without_biases(state)
         if problem.in_memory and continues(problem.matrix, state):
@@ -425,7 +423,7 @@ class MatrixFactorization(Recommender):
         chosen = ("learning_rate", "initial_learning_rate")
         memory = in_another_fit(state.learning_rate_state, state.settings, settings, chosen)
         if state.settings.get("biases", settings["biases"]) != settings["biases"]:
-            state = replace(state, unit=0.0)  # other values are trained on, see `mean`
+            state = replace(state, unit=None)  # other values are trained on, see `mean`
         return replace(state, learning_rate_state=memory)
 
     def _plan_of_fit(self, plan: MFPlan, problem: Ratings) -> MFPlan:
@@ -443,7 +441,7 @@ class MatrixFactorization(Recommender):
     def _text(self, session: Any, plan: MFPlan, problem: Ratings, state: MFState) -> MFText:
         return MFText(
             session, plan, self._rate(), float(self.regularization), float(self.init_scale),
-            (state.unit or None) if state.epoch else None, loss=self.loss,
+            state.unit if state.epoch else None, loss=self.loss,
             nonnegative=bool(self.nonnegative), weights=rank_weights(plan, problem.weights),
             seen_before=rank_seen(plan, problem.seen_before) if self.loss == "bpr" else None,
             validation=problem.validation, clip=checked_clip(self.clip),

@@ -64,11 +64,12 @@ def solve_rows(
     n_rows, n_components = pointer.size - 1, factors.n_components
     n_unknowns = n_components + int(biases)
     # in the unit of the fit, so that γ means what it meant there
-    of_users, of_items = split_unit(factors.unit)
+    unit = factors.trained_unit
+    of_users, of_items = split_unit(unit)
     known = np.ones((factors.n_items, n_unknowns))
     np.divide(factors.item_factors, np.float32(of_items), out=known[:, :n_components])
     residuals = values.astype(np.float64) - factors.global_mean - factors.item_bias[columns]
-    residuals /= factors.unit
+    residuals /= unit
     counts = np.ones(len(values)) if weights is None else weights.astype(np.float64)
     solution = np.zeros((n_rows, n_components + 1))
     block = max(1, _BLOCK_WORDS // n_unknowns**2)
@@ -86,7 +87,7 @@ def solve_rows(
             solved = _solve(left, right, regularization)
         solution[begin : begin + n_block, :n_unknowns] = solved
     solution[:, :n_components] *= of_users
-    solution[:, n_components] *= factors.unit
+    solution[:, n_components] *= unit
     rows = solution.astype(np.float32)
     if not np.isfinite(rows).all():
         raise InputError(

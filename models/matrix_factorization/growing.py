@@ -87,7 +87,7 @@ def grown(
     has no closed form for them. Those without an entry are zeros, as in a fit.
     """
     (n_users, n_items), shape = state.shape, matrix.shape
-    scale = init_scale * np.sqrt(state.unit)
+    scale = init_scale * np.sqrt(state.trained_unit)
     new: dict[str, Any] = {}
     sides = (("user", n_users, matrix.rows), ("item", n_items, matrix.columns))
     for (side, old, entries), n in zip(sides, shape, strict=True):
@@ -104,7 +104,7 @@ def grown(
     state = replace(state, **new, user_labels=matrix.row_labels, item_labels=matrix.column_labels)
     if not fold_in:
         return state
-    of_users, of_items = split_unit(state.unit)
+    of_users, of_items = split_unit(state.trained_unit)
     how = (regularization, biases, nonnegative)
     _fold_in(state, matrix, weights, n_users, n_items, *how)
     turned, others = _turned(state), matrix.transposed()
@@ -166,7 +166,7 @@ def distance(rows: list[np.ndarray], optima: list[np.ndarray]) -> float:
 
 def _turned(state: MFState) -> MFState:
     """The same model with users and items exchanged."""
-    of_users, of_items = split_unit(state.unit)
+    of_users, of_items = split_unit(state.trained_unit)
     return replace(
         state,
         user_factors=state.item_factors * np.float32(of_users / of_items),

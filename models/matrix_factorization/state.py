@@ -30,9 +30,10 @@ class MFState(State):
         Zeros when the model has no biases.
     global_mean : float
         Added to every prediction.
-    unit : float
-        s, the power of two that values were divided by in training (see `scaling`); 0: to be found.
-        Factors, biases and mean are in the units of the ratings; sums of squared gradients are not.
+    unit : float or None
+        s, the power of two that values were divided by in training (see `scaling`); None: to be
+        found, where a fit goes on with other values than the last one was trained on. Factors,
+        biases and mean are in the units of the ratings; sums of squared gradients are not.
     rating_mean, lowest, highest : float
         Mean and ends of the ratings of the fit.
     user_gradient, item_gradient : float32 ndarray of shape (M,) and (N,)
@@ -51,7 +52,7 @@ class MFState(State):
     item_bias: np.ndarray = rows_of("item")
     global_mean: float = scalar(0.0)
     rating_mean: float = scalar(0.0)
-    unit: float = scalar(1.0)
+    unit: float | None = scalar(1.0)
     lowest: float = scalar(float("inf"))
     highest: float = scalar(float("-inf"))
     user_gradient: np.ndarray = rows_of("user", None)
@@ -101,6 +102,12 @@ class MFState(State):
     def shape(self) -> tuple[int, int]:
         """(M, N), the shape of the ratings."""
         return self.n_users, self.n_items
+
+    @property
+    def trained_unit(self) -> float:
+        """s, of a state that was trained."""
+        assert self.unit is not None
+        return self.unit
 
     def axis_name(self, axis: str) -> str:
         """What users call an axis."""

@@ -318,8 +318,6 @@ class SampleModel(DistributedEstimator):
     ) -> tuple[State, int]:
         start: Any
         start, last = super()._beginning(kept, problem, plan, one_step)
-        if one_step and start.best_epoch is not None:
-            start = start.unwatched(start.epoch)  # the step is taken, whatever was best before
         if start.epoch == start.begun_behind and not one_step:
             # what ranks have not sent of other data would move weights along gradients of those;
             # batches of `partial_fit` are one stream, of which nothing is to be lost
