@@ -218,24 +218,31 @@ class Traffic:
     def __init__(self, n_ranks: int, expected: Expected | None) -> None:
         self.n_steps = 0
         self._expected = expected
+        self._row_labels = None if expected is None else expected.row_labels
+        self._message_labels = None if expected is None else expected.message_labels
+        self._beside = {} if expected is None else expected.beside
         self.messages, self.rows, self.bytes = np.zeros((3, n_ranks), np.int64)
         self.computing, self.blocked = np.zeros((2, n_ranks))
         self.pairs, self.byte_pairs = np.zeros((2, n_ranks, n_ranks), np.int64)
         self.counted: dict[str, int] = {}
 
+    def _there(self, counters: Any, counted: tuple[str, ...] | None) -> list[str]:
+        """Labels of rounds that were sent, those that count; None: all but what counts apart."""
+        return [
+            label
+            for label in counters.labels
+            if label not in self._beside and (counted is None or label in counted)
+        ]
+
     def measured(self, counters: Any) -> dict[str, NDArray[Any]]:
         """Messages, rows and bytes that each rank sent, by the labels that count."""
-        apart = {} if self._expected is None else self._expected.beside
-        known = [label for label in counters.labels if label not in apart]
-        row_labels = known if self._expected is None else self._expected.row_labels
-        some = None if self._expected is None else self._expected.message_labels
-        labels = known if some is None else some
-        of = {label: counters.of(label) for label in {*row_labels, *labels} if label in known}
+        of_rows = [counters.of(label) for label in self._there(counters, self._row_labels)]
+        of_all = [counters.of(label) for label in self._there(counters, self._message_labels)]
         none = np.zeros(counters.n_ranks, np.int64)
         return {
-            "rows": sum((of[n]["rows_sent"] for n in row_labels if n in of), none),
-            "messages": sum((of[n]["messages_sent"] for n in labels if n in of), none),
-            "bytes": sum((of[n]["bytes_sent"] for n in labels if n in of), none),
+            "rows": sum((of["rows_sent"] for of in of_rows), none),
+            "messages": sum((of["messages_sent"] for of in of_all), none),
+            "bytes": sum((of["bytes_sent"] for of in of_all), none),
         }
 
     def of_steps(self, counters: Any, steps: Sequence[Any]) -> list[dict[str, int]]:
@@ -265,18 +272,13 @@ class Traffic:
         self.bytes = self.bytes + found["bytes"]
         self.computing = self.computing + counters.seconds_computing
         self.blocked = self.blocked + counters.seconds_blocked
-        labels = counters.labels if self._expected is None else self._expected.row_labels
-        for label in labels:
-            if label in counters.labels:
-                self.pairs = self.pairs + counters.traffic(label)
+        for label in self._there(counters, self._row_labels):
+            self.pairs = self.pairs + counters.traffic(label)
         if not self.rows.any():  # arrays alone, as of a dense allreduce
-            apart = () if self._expected is None else self._expected.beside
-            some = None if self._expected is None else self._expected.message_labels
-            for label in counters.labels if some is None else some:
-                if label in counters.labels and label not in apart:
-                    self.byte_pairs = self.byte_pairs + counters.traffic(label, "bytes")
+            for label in self._there(counters, self._message_labels):
+                self.byte_pairs = self.byte_pairs + counters.traffic(label, "bytes")
         counts = [step.counted for step in steps]
-        for label in () if self._expected is None else self._expected.beside:
+        for label in self._beside:
             if label in counters.labels:
                 sent = counters.of(label)
                 counts.append({f"{label} {each}": int(sent[f"{each}_sent"].sum()) for each in SENT})
