@@ -110,8 +110,7 @@ class CPModel(ComponentModel):
         if isinstance(indices, np.ndarray | list | tuple | pd.DataFrame):
             return values_at(state, positions_of(state, indices))
         tensor = as_tensor(indices, missing=self._as_fitted().missing)
-        aligned = Aligned(state, tensor)
-        values = values_at(state, np.stack([aligned.positions(m) for m in range(tensor.n_modes)]))
+        values = values_at(state, Aligned(state, tensor).places())
         held = LabelledTensor(tensor.coordinates, values, tensor.shape, tensor.dims, tensor.labels)
         return held.to_xarray() if isinstance(indices, xr.DataArray) else held.to_coo()
 
@@ -181,9 +180,8 @@ class CPModel(ComponentModel):
         tensor = entries_of(X, y)
         aligned = Aligned(state, tensor)
         rows = [aligned.rows(mode) for mode in range(tensor.n_modes)]
-        places = np.stack([aligned.positions(mode) for mode in range(tensor.n_modes)])
         values = tensor.values.astype(np.float64)
-        inner = float(values @ values_at(state, places))
+        inner = float(values @ values_at(state, aligned.places()))
         grams = product_of_grams(
             *[gram_of(factor[own]) for factor, own in zip(state.factors, rows, strict=True)]
         )
@@ -225,12 +223,7 @@ class CPModel(ComponentModel):
     def _new_rows(self, aligned: Aligned, place: int) -> NDArray[np.float64]:
         """Rows of new slices along a mode, with the weights in them."""
         state, fitted, tensor = self._fitted(), self._as_fitted(), aligned.tensor
-        coordinates = np.stack(
-            [
-                aligned.index(m) if m == place else aligned.positions(m)
-                for m in range(tensor.n_modes)
-            ]
-        ).astype(np.int32)
+        coordinates = aligned.places(place).astype(np.int32)
         shape = [len(factor) for factor in state.factors]
         shape[place] = aligned.extent(place)
         values = tensor.values.astype(np.float64)

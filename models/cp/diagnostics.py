@@ -199,8 +199,7 @@ def core_consistency(X: Any, model: Any) -> float:
     """
     missing = as_fitted(model, "missing").missing
     tensor = as_tensor(X, missing=missing)
-    aligned = Aligned(model.state_, tensor)
-    coordinates = np.stack([aligned.positions(mode) for mode in range(tensor.n_modes)])
+    coordinates = Aligned(model.state_, tensor).places()
     order = np.lexsort(coordinates[::-1])
     values = tensor.values[order].astype(np.float64)
     return _core_consistency(coordinates[:, order], values, model.state_, missing)

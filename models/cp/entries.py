@@ -69,9 +69,7 @@ class Entries:
                              [state.labels.get(dim) for dim in state.dims])  # fmt: skip
             return cls(positions, numbers)
         tensor = as_tensor(data, missing="unknown")
-        aligned = Aligned(state, tensor)
-        positions = np.stack([aligned.positions(mode) for mode in range(tensor.n_modes)])
-        return cls(positions, tensor.values.astype(np.float64))
+        return cls(Aligned(state, tensor).places(), tensor.values.astype(np.float64))
 
     def fingerprint(self) -> str:
         """A short text that differs for other entries."""
@@ -230,6 +228,11 @@ class Aligned:
             return self.rows(mode)[index]
         used, place = np.unique(index, return_inverse=True)  # names of empty slices may be unknown
         return self._named(mode, used)[place]
+
+    def places(self, new: int | None = None) -> NDArray[Any]:
+        """Positions of the nonzeros in the model, mode by mode; along a `new` one in the tensor."""
+        modes = range(self.tensor.n_modes)
+        return np.stack([self.index(m) if m == new else self.positions(m) for m in modes])
 
     def rows(self, mode: int) -> NDArray[Any]:
         """Positions in the model of all of the tensor's indices along a mode.

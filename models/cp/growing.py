@@ -85,9 +85,7 @@ def others_updated(
     """
     tensor = aligned.tensor
     modes = range(len(state.dims))
-    coordinates = np.stack(
-        [aligned.index(m) if m == place else aligned.positions(m) for m in modes]
-    ).astype(np.int32)
+    coordinates = aligned.places(place).astype(np.int32)
     shape = [len(rows) if m == place else extent for m, extent in enumerate(state.shape)]
     layout = TensorLayout.build(coordinates, tensor.values.astype(np.float64), shape)
     old = [np.array(factor, np.float64) for factor in state.factors]

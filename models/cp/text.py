@@ -187,19 +187,14 @@ class CPText(Text):
 
 
 def prepared(comm: Communicator, plan: CPPlan, ids: list[PerRank]) -> Modes | StoredEntriesModes:
-    """An iteration, ready to run."""
-    modes = prepared_messages(comm, plan, ids)
-    return StoredEntriesModes(modes) if plan.choice.missing == "unknown" else modes
-
-
-def prepared_messages(comm: Communicator, plan: CPPlan, ids: list[PerRank]) -> Modes:
-    """The messages of each mode, ready to run."""
+    """An iteration and the messages of each mode, ready to run."""
     made = EmbeddedModes if isinstance(plan.expands[0], EmbeddedPlan) else PointToPointModes
     reduces, expands = (
         [comm.prepare(each, held) for each, held in zip(plans, ids, strict=True)]
         for plans in (plan.reduces, plan.expands)
     )
-    return made(reduces, expands)
+    modes = made(reduces, expands)
+    return StoredEntriesModes(modes) if plan.choice.missing == "unknown" else modes
 
 
 # -- texts ---
