@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
+from daskpart.containers.matrix import as_matrix
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_shared_words, with_words_of_fit
@@ -40,6 +41,7 @@ from daskpart.partitions import Partition
 from .growing import continues, grown, joined, new_rows_distance
 from .held_out import with_held_out
 from .mean import with_biases, without_biases
+from .pairs import entry_positions
 from .pasgd import RowLayout
 from .plan import MFPlan, plan_fit, rank_seen, rank_weights, with_negatives
 from .predicting import checked_clip
@@ -328,7 +330,14 @@ class MatrixFactorization(Recommender):
         """
         if as_fitted(self, "loss").loss == "bpr":
             return self._ndcg(X, unknown)
-        return super().score(X, y, unknown=unknown)
+        matrix = as_matrix(X, self._columns())
+        predicted = self._predicted(*entry_positions(matrix, self._fitted(), unknown), unknown)
+        errors = np.subtract(matrix.values, predicted, dtype=np.float64)
+        if unknown == "nan":
+            errors = errors[~np.isnan(predicted)]
+            if not errors.size:
+                raise InputError("the model knows user and item of none of these ratings")
+        return -float(np.sqrt(np.mean(np.square(errors, out=errors))))
 
     def _check(self) -> None:
         check_partitioner(self.partitioner, [*ROW_PARTITIONERS], self.n_ranks)

@@ -2,7 +2,6 @@
 
     state_ ─┬─ user_factors_, item_factors_, biases     labelled
             ├─ predict(pairs)        r̂_ij = μ + b_i + b_j + ⟨w_i, h_j⟩
-            ├─ score(X)              −RMSE over the stored entries of X
             └─ transform(X_new)      ridge solve of new users against H
 
 Users and items are named by their labels everywhere; where the ratings had none, by position.
@@ -20,7 +19,6 @@ import xarray as xr
 
 from daskpart.containers.column_names import Columns
 from daskpart.containers.matrix import LabelledMatrix, as_matrix
-from daskpart.errors import InputError
 from daskpart.models.base.components import COMPONENT, ComponentModel
 from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.labels import as_output
@@ -117,38 +115,6 @@ class FactorModel(ComponentModel):
         matrix = as_matrix(pairs)
         values = self._predicted(*entry_positions(matrix, state, unknown), unknown)
         return _same_kind(pairs, matrix, values)
-
-    def score(self, X: Any, y: Any = None, *, unknown: str = "raise") -> float:
-        """Minus the root mean squared error over the stored entries of `X`: higher is better.
-
-        Parameters
-        ----------
-        X : container
-            Any container of ratings that `fit` takes.
-        y : ignored
-        unknown : {"raise", "mean", "nan"}, default="raise"
-            Users and items that the model does not know: an error; predicted as by `predict`; or
-            left out.
-
-        Returns
-        -------
-        score : float
-            −RMSE, at most 0.
-
-        Raises
-        ------
-        InputError
-            For users or items that the model does not know, or when none is left.
-        """
-        state = self._fitted()
-        matrix = as_matrix(X, self._columns())
-        predicted = self._predicted(*entry_positions(matrix, state, unknown), unknown)
-        errors = np.subtract(matrix.values, predicted, dtype=np.float64)
-        if unknown == "nan":
-            errors = errors[~np.isnan(predicted)]
-            if not errors.size:
-                raise InputError("the model knows user and item of none of these ratings")
-        return -float(np.sqrt(np.mean(np.square(errors, out=errors))))
 
     def transform(self, X_new: Any) -> xr.DataArray | pd.DataFrame | np.ndarray:
         """Factors of new users: the ridge solution against H, which stays as it is.

@@ -262,22 +262,11 @@ def plan_fit(
         transport=transport, kept=kept,
     )  # fmt: skip
     if schedule == "gasgd":
-        laid_out = [_nonzeros_laid_out(matrix, n_ranks, eta, partitioner, random_state, weigh)]
         axes = ("nonzeros",)
-    else:
-        laid_out = []
-        for each in axes:
-            shards, seconds = _split(matrix, each, n_ranks, partitioner, random_state, weigh)
-            sharing = shards.connectivity
-            laid_out.append(
-                _laid_out(
-                    shards,
-                    strata_schedule(sharing)
-                    if schedule == "dsgd"
-                    else make_schedule(sharing, eta, random_state),
-                    seconds,
-                )
-            )
+    laid_out = [
+        _laid_out(matrix, each, n_ranks, schedule, eta, partitioner, random_state, weigh)
+        for each in axes
+    ]
     volumes = [
         sum(plan.total_rows for plan in (*each["reduces"], *each["expands"])) for each in laid_out
     ]
@@ -298,8 +287,33 @@ def plan_fit(
     )
 
 
-def _laid_out(shards: Shards, schedule: SubEpochSchedule, seconds: float) -> dict[str, Any]:
-    """Fields of a plan: the messages of every sub-epoch."""
+def _laid_out(
+    matrix: Any,
+    axis: str,
+    n_ranks: int,
+    kind: str,
+    eta: int,
+    partitioner: Any,
+    random_state: int,
+    weigh: Callable,
+) -> dict[str, Any]:
+    """Fields of a plan that cuts along `axis`: the messages of every sub-epoch."""
+    data = cut = _along(matrix, axis)
+    if axis == "nonzeros":
+        if not isinstance(matrix, LabelledMatrix):
+            raise InputError('schedule="gasgd" cuts single ratings, which it needs in memory')
+        cut = hypergraph_of_nonzeros(matrix)
+    begin = working_clock()
+    parts = _partitioned(cut, axis, n_ranks, partitioner, random_state, weigh)
+    seconds = working_clock() - begin
+    refuse_empty(parts, axis)
+    shards = _shards(data, axis, parts, random_state)
+    if kind == "gasgd":
+        schedule = copies_schedule(shards.connectivity, eta)
+    elif kind == "dsgd":
+        schedule = strata_schedule(shards.connectivity)
+    else:
+        schedule = make_schedule(shards.connectivity, eta, random_state)
     every = range(schedule.n_sub_epochs)
     return {
         "shards": shards,
@@ -314,11 +328,8 @@ def rank_weights(plan: MFPlan, weights: LabelledMatrix | None) -> list[np.ndarra
     """The weights of each rank's ratings, in the order of its shard."""
     if weights is None:
         return None
-    if plan.axis == "nonzeros":
-        cut = shards_of_nonzeros(weights, plan.shards.partition, plan.random_state)
-    else:
-        data = weights if plan.axis == "rows" else weights.transposed()
-        cut = shard(data, plan.shards.partition, random_state=plan.random_state)
+    data = _along(weights, plan.axis)
+    cut = _shards(data, plan.axis, plan.shards.partition, plan.random_state)
     return [each.values for each in cut.compute()]
 
 
@@ -332,36 +343,18 @@ def rank_seen(plan: MFPlan, seen: csr_array | None) -> list[Pairs] | None:
     return [(pairs.row[rank == each], pairs.col[rank == each]) for each in range(plan.n_ranks)]
 
 
-def _nonzeros_laid_out(
-    matrix: Any, n_ranks: int, eta: int, partitioner: Any, random_state: int, weigh: Callable
-) -> dict[str, Any]:
-    """The same for single ratings that are dealt to ranks."""
-    if not isinstance(matrix, LabelledMatrix):
-        raise InputError('schedule="gasgd" cuts single ratings, which it needs in memory')
-    grains = hypergraph_of_nonzeros(matrix)
-    begin = working_clock()
-    parts = _partitioned(grains, "nonzeros", n_ranks, partitioner, random_state, weigh)
-    seconds = working_clock() - begin
-    refuse_empty(parts, "nonzeros")
-    shards = shards_of_nonzeros(matrix, parts, random_state)
-    return _laid_out(shards, copies_schedule(shards.connectivity, eta), seconds)
-
-
-def _split(
-    matrix: Any, axis: str, n_ranks: int, partitioner: Any, random_state: int, weigh: Callable
-) -> tuple[Shards, float]:
-    """Shards of the ratings split along `axis`, and the partitioner's seconds."""
-    data = matrix if axis == "rows" else transposed(matrix)
-    begin = working_clock()
-    parts = _partitioned(data, axis, n_ranks, partitioner, random_state, weigh)
-    seconds = working_clock() - begin
-    refuse_empty(parts, axis)
-    return shard(data, parts, random_state=random_state), seconds
-
-
-def transposed(matrix: Any) -> Any:
-    """The ratings with users and items exchanged."""
+def _along(matrix: Any, axis: str) -> Any:
+    """The ratings as they are split: with users and items exchanged where "columns" are."""
+    if axis != "columns":
+        return matrix
     return matrix.transposed() if hasattr(matrix, "transposed") else matrix.T
+
+
+def _shards(data: Any, axis: str, parts: Partition, random_state: int) -> Shards:
+    """Each rank's ratings, of what `_along` gave."""
+    if axis == "nonzeros":
+        return shards_of_nonzeros(data, parts, random_state)
+    return shard(data, parts, random_state=random_state)
 
 
 def _partitioned(

@@ -38,6 +38,8 @@ class Model(Recommender, DistributedEstimator):
     """As much of an estimator as the mixin needs; its factors are drawn, not learnt."""
 
     _state_class = MFState
+    loss = "squared"
+    score = daskpart.MatrixFactorization.score
 
     def __init__(self, regularization=0.1, biases=True, partitioner="power", random_state=0):
         self.regularization = regularization
