@@ -34,6 +34,7 @@ class Model(Recommender, DistributedEstimator):
     """As much of an estimator as saving needs."""
 
     _state_class = MFState
+    _parameter_constraints = DistributedEstimator._parameter_constraints  # hold whatever is saved
 
     def __init__(self, regularization=0.1, biases=True, partitioner="power", random_state=0):
         self.regularization = regularization
