@@ -149,6 +149,33 @@ def _both(a, b):
     return a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3], a[4] + b[4], a[5] + b[5]
 
 
+@kernel(inline="always")
+def _sums_of_rows(addresses, rows, lanes, n_bytes):
+    """The sums of the products of three rows, those in their further lines among them."""
+    sums = _sums(_products(rows))
+    if n_bytes > 4 * len(lanes[0]):
+        line = zeros(lanes[1])
+        products = (line, line, line, line, line, line)
+        for place in range(4 * len(lanes[0]), n_bytes, LINE_BYTES):
+            there = (addresses[0] + place, addresses[1] + place, addresses[2] + place)
+            products = _added(products, _products(_load_rows(line, there)))
+        sums = _both(sums, _sums(products))
+    return sums
+
+
+@kernel(inline="always")
+def _squared_gradients(sums, s, shrink):
+    """The squared norm of each row's gradient, from the sums of their products."""
+    product, seen_product, user_square, seen_square, unseen_square, difference_square = sums
+    s2, cross, k2 = s * s, np.float32(2.0) * s * shrink, shrink * shrink
+    unseen_product = seen_product - product
+    return (
+        s2 * difference_square - cross * product + k2 * user_square,
+        s2 * user_square - cross * seen_product + k2 * seen_square,
+        s2 * user_square + cross * unseen_product + k2 * unseen_square,
+    )
+
+
 @kernel(fastmath=True)
 def bpr(
     lanes, rows, columns, unseen, weights, cell_weight, user, item, item_bias, user_gradient,
@@ -160,7 +187,7 @@ def bpr(
     triple counts, in the loss too; c is that times `cell_weight`. A triple with ``unseen < 0`` is
     left out.
     """
-    held, line = zeros(lanes[0]), zeros(lanes[1])
+    held = zeros(lanes[0])
     n_bytes = 4 * user.shape[1]
     first_user, first_item = user.ctypes.data, item.ctypes.data
     share = np.float32(1.0) / np.float32(n_components)
@@ -179,15 +206,8 @@ def bpr(
             first_item + np.int64(n) * n_bytes,
         )
         three = _load_rows(held, addresses)
-        sums = _sums(_products(three))
-        if n_bytes > 4 * len(lanes[0]):
-            products = (line, line, line, line, line, line)
-            for place in range(4 * len(lanes[0]), n_bytes, LINE_BYTES):
-                there = (addresses[0] + place, addresses[1] + place, addresses[2] + place)
-                products = _added(products, _products(_load_rows(line, there)))
-            sums = _both(sums, _sums(products))
-        product, seen_product, user_square, seen_square, unseen_square, difference_square = sums
-        x = product
+        sums = _sums_of_rows(addresses, three, lanes, n_bytes)
+        x = sums[0]
         if with_biases:
             x += item_bias[j] - item_bias[n]
         small = np.exp(-abs(x))  # σ(−x) from what cannot overflow
@@ -212,14 +232,9 @@ def bpr(
             project(user, i)
             project(item, j)
             project(item, n)
-        if adaptive:  # the squared norm of each row's gradient, from the sums above
-            s2, cross, k2 = s * s, np.float32(2.0) * s * shrink, shrink * shrink
-            unseen_product = seen_product - product
-            user_gradient[i] += share * (
-                s2 * difference_square - cross * product + k2 * user_square
-            )
-            item_gradient[j] += share * (s2 * user_square - cross * seen_product + k2 * seen_square)
-            item_gradient[n] += share * (
-                s2 * user_square + cross * unseen_product + k2 * unseen_square
-            )
+        if adaptive:
+            of_user, of_seen, of_unseen = _squared_gradients(sums, s, shrink)
+            user_gradient[i] += share * of_user
+            item_gradient[j] += share * of_seen
+            item_gradient[n] += share * of_unseen
     return loss

@@ -134,6 +134,25 @@ def sgd_fixed_rate(
     return squared_error
 
 
+@kernel(inline="always")
+def _product_and_squares(w_address, h_address, w, h, lanes, n_bytes):
+    """⟨w, h⟩, ‖w‖² and ‖h‖²."""
+    product = sum_of(multiply(w, h))
+    user_square, item_square = sum_of(multiply(w, w)), sum_of(multiply(h, h))
+    if n_bytes > 4 * len(lanes[0]):
+        line = zeros(lanes[1])
+        products = user_squares = item_squares = line
+        for place in range(4 * len(lanes[0]), n_bytes, LINE_BYTES):
+            own_w, own_h = load_all(line, w_address + place), load_all(line, h_address + place)
+            products = add(products, multiply(own_w, own_h))
+            user_squares = add(user_squares, multiply(own_w, own_w))
+            item_squares = add(item_squares, multiply(own_h, own_h))
+        product += sum_of(products)
+        user_square += sum_of(user_squares)
+        item_square += sum_of(item_squares)
+    return product, user_square, item_square
+
+
 @kernel(fastmath=True)
 def sgd_adagrad(
     lanes, rows, columns, values, start, stop, n_components, user, item, user_bias, item_bias,
@@ -144,7 +163,7 @@ def sgd_adagrad(
     The squared gradient of w is ‖e·h − γw‖² = e²‖h‖² − 2eγ⟨w, h⟩ + γ²‖w‖²: its sums are taken with
     the product, so that nothing waits for the error but the update itself.
     """
-    held, line = zeros(lanes[0]), zeros(lanes[1])
+    held = zeros(lanes[0])
     n_bytes = 4 * user.shape[1]
     first_user, first_item = user.ctypes.data, item.ctypes.data
     share = np.float32(1.0) / np.float32(n_components)
@@ -157,18 +176,9 @@ def sgd_adagrad(
         w_address = first_user + np.int64(i) * n_bytes
         h_address = first_item + np.int64(j) * n_bytes
         w, h = load_all(held, w_address), load_all(held, h_address)
-        product = sum_of(multiply(w, h))
-        user_square, item_square = sum_of(multiply(w, w)), sum_of(multiply(h, h))
-        if n_bytes > 4 * len(lanes[0]):
-            products = user_squares = item_squares = line
-            for place in range(4 * len(lanes[0]), n_bytes, LINE_BYTES):
-                own_w, own_h = load_all(line, w_address + place), load_all(line, h_address + place)
-                products = add(products, multiply(own_w, own_h))
-                user_squares = add(user_squares, multiply(own_w, own_w))
-                item_squares = add(item_squares, multiply(own_h, own_h))
-            product += sum_of(products)
-            user_square += sum_of(user_squares)
-            item_square += sum_of(item_squares)
+        product, user_square, item_square = _product_and_squares(
+            w_address, h_address, w, h, lanes, n_bytes
+        )
         error = values[n] - mean - product
         user_rate = rate / np.sqrt(user_gradient[i])
         item_rate = rate / np.sqrt(item_gradient[j])
