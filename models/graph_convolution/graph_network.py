@@ -1,34 +1,28 @@
-"""What a graph network's estimators share: parameters, checks, plan, text, outputs.
+"""What a graph network's estimators share in training: parameters, checks, plan, text.
 
-X, y, graph ─► problem ─► plan ─► GCNText ─► weights ─► outputs of all vertices
+X, y, graph ─► problem ─► plan ─► GCNText ─► weights        what they are good for: `fitted_network`
 """
 
 from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import _num_samples, validate_data
 
 from daskpart._floor.checks import finite_number
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
-from daskpart.models.base.estimator import DistributedEstimator
-from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.parameters import AT_LEAST_0, COUNT, POSITIVE, SHARE
 from daskpart.models.base.plan import FitPlan, check_partitioner
-from daskpart.models.base.problem import canonical_rows, checked_weights, refuse_times, refused
-from daskpart.models.base.session import client_for
+from daskpart.models.base.problem import canonical_rows, refuse_times, refused
 from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
 from daskpart.models.networks.losses import Loss
@@ -45,18 +39,18 @@ from daskpart.partitions import Partition
 
 from .batch_plan import BatchPlan, batches_of, plan_batches, seeded
 from .communication import COMMUNICATIONS
-from .graph import Graph, frames_in_memory, read_features, read_graph
-from .inference import outputs_of
-from .layers import LAYERS, kind_of, make_layers, shapes_by_name
+from .fitted_network import FittedNetwork
+from .graph import frames_in_memory, read_features, read_graph
+from .layers import LAYERS, kind_of, make_layers
 from .minibatch import BatchText
-from .network import ANSWERED_BY, Network
+from .network import Network
 from .plan import PARTITIONERS, GCNPlan, plan_fit
 from .problem import FIRST_PRODUCTS, GraphProblem, split_labelled
 from .sampling import SAMPLERS
 from .state import GCNState
 from .targets import Targets
 from .text import GCNText
-from .vertex_names import by_row, by_vertex, in_order, mask_of, named, names_of_rows, placed
+from .vertex_names import by_vertex, in_order, mask_of, names_of_rows, placed
 
 # columns that are best at their lowest, and at their highest
 MONITORS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -67,11 +61,11 @@ MONITORS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 _OF_RATE = ("learning_rate", "initial_learning_rate", "power_t")
 
 
-class GraphNetwork(DistributedEstimator):
+class GraphNetwork(FittedNetwork):
     """What the classifier and the regressor share; parameters are documented there."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **DistributedEstimator._parameter_constraints,
+        **FittedNetwork._parameter_constraints,
         "hidden": [COUNT, tuple, list],
         "layer": [StrOptions(set(LAYERS)), type],
         "layer_options": [dict, None],
@@ -103,9 +97,6 @@ class GraphNetwork(DistributedEstimator):
     )
     _state_class: ClassVar[type[State]] = GCNState
 
-    hidden: Any
-    layer: Any
-    layer_options: dict[str, Any] | None
     activation: str
     dropout: float
     optimizer: Any
@@ -119,8 +110,6 @@ class GraphNetwork(DistributedEstimator):
     first_product: str
     communication: str
     partitioner: Any
-    dtype: str
-    state_: GCNState
 
     def __init__(
         self,
@@ -311,15 +300,8 @@ class GraphNetwork(DistributedEstimator):
         return replace(problem, targets=targets, training=training, validation=validation)
 
     def _read(
-        self,
-        X: Any,
-        graph: Any,
-        n_labels: int | None,
-        label_names: Any,
-        *,
-        reset: bool = True,
+        self, X: Any, graph: Any, n_labels: int | None, label_names: Any, *, reset: bool = True
     ) -> GraphProblem:
-        """Graph and features as a problem without labels."""
         X, names = read_features(X)
         n = None if X is None else int(_num_samples(X))
         if X is None and graph is None:
@@ -447,149 +429,3 @@ class GraphNetwork(DistributedEstimator):
         is_needed = problem.adjacency.nnz or problem.features is None
         self.graph_ = problem.adjacency if is_needed else None
         self.vertex_names_ = problem.names
-
-    # -- what a fitted model is good for ---
-
-    @property
-    def coefs_(self) -> dict[str, NDArray[Any]]:
-        """Weights by name: "0.weight" of shape (d_in, d_out), "0.bias", "1.weight" …"""
-        return self._fitted().weights
-
-    def set_coefs(
-        self, coefs: Mapping[str, Any], *, classes: Any = None, several: bool = False
-    ) -> Self:
-        """Take weights that were trained elsewhere; then `predict` with ``graph=…``.
-
-        Parameters
-        ----------
-        coefs : dict of str to ndarray
-            As `coefs_` has them; of PyTorch Geometric and DGL see
-            `daskpart.models.graph_convolution.state_dicts.coefs_from_state_dict`.
-        classes : array-like, optional
-            Names of the outputs, one each; default: their numbers.
-        several : bool, default=False
-            Whether a vertex may have several classes at once, each with a probability of its own.
-
-        Raises
-        ------
-        InputError
-            For weights of another network than the parameters make, or not a class an output.
-        """
-        self._check_parameters()
-        given = {name: np.array(weight, self.dtype, order="C") for name, weight in coefs.items()}
-        if "0.weight" not in given:
-            raise InputError(f"coefs lack '0.weight'; they have {', '.join(given) or 'nothing'}")
-        n_inputs = len(given["0.weight"])
-        n_outputs = len(given.get(f"{len(widths_of(self.hidden))}.bias", ()))
-        widths = (n_inputs, *widths_of(self.hidden), n_outputs)
-        wanted = shapes_by_name(make_layers(self.layer, widths, self.layer_options or {}, False))
-        shapes = {name: weight.shape for name, weight in given.items()}
-        if shapes != wanted:
-            raise InputError(f"the parameters make a network of {wanted}; coefs have {shapes}")
-        names = None if classes is None else np.asarray(classes)
-        if names is not None and names.shape != (n_outputs,):
-            raise InputError(
-                f"classes has shape {names.shape}, coefs have {n_outputs} outputs: name each of "
-                "them, or leave classes out"
-            )
-        weights = {name: given[name] for name in wanted}
-        self.state_ = GCNState(weights, settings=self._settings_of(ANSWERED_BY))
-        self.n_features_in_, self.n_outputs_ = n_inputs, n_outputs
-        self.keeps_product_, self.graph_, self.vertex_names_ = False, None, None
-        self.n_iter_ = 0
-        for name in ("feature_names_in_", "partition_", "plan_report_", "comm_report_"):
-            self.__dict__.pop(name, None)  # of a fit before
-        self._name_outputs(names, n_outputs, several)
-        return self
-
-    @abstractmethod
-    def _name_outputs(self, names: Any, n_outputs: int, several: bool) -> None:
-        """What `predict` calls the outputs of weights that were trained elsewhere."""
-
-    def transform(self, X: Any = None, *, graph: Any = None, client: Any = None) -> Any:
-        """Embeddings: the values behind the last hidden layer; outputs where there is none.
-
-        Parameters
-        ----------
-        X : container of shape (n, d), or None
-            Features, as in `fit`.
-        graph : container, optional
-            Another graph; default: that of the fit.
-        client : distributed.Client, optional
-            Compute on its workers, as in `predict`.
-
-        Returns
-        -------
-        ndarray of shape (n, d), or DataFrame where vertices have names, in the order of X
-            After ``set_output`` the frame that it asks for.
-        """
-        place = -2 if widths_of(as_fitted(self, *ANSWERED_BY).hidden) else -1
-        found = named(*self._answers(X, graph, client, place))
-        return _wrap_data_with_container("transform", found, X, self)
-
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Name the columns of `transform`: embedding0, embedding1 and so on."""
-        hidden = widths_of(as_fitted(self, *ANSWERED_BY).hidden)
-        width = hidden[-1] if hidden else self.n_outputs_
-        return np.array([f"embedding{place}" for place in range(width)], dtype=object)
-
-    def _answers(self, X: Any, graph: Any, client: Any, place: int = -1) -> tuple[Any, Any]:
-        """What `_outputs` gives, in the order of the rows of X."""
-        X = frames_in_memory(X)
-        return by_row(*self._outputs(X, graph, client, place), names_of_rows(X))
-
-    def _outputs(
-        self, X: Any, graph: Any, client: Any, place: int = -1
-    ) -> tuple[NDArray[Any], Any]:
-        """Outputs of the network, or values before them, and the names of the vertices."""
-        weights, fitted = self._fitted().weights, as_fitted(self, *ANSWERED_BY)
-        partition = None if graph is not None else getattr(self, "partition_", None)
-        if graph is None and self.graph_ is not None:
-            graph = Graph(self.graph_, self.vertex_names_)
-        if X is None and hasattr(self, "n_features_in_"):
-            raise InputError("the model was fitted on features: give X")
-        if X is not None and not hasattr(self, "n_features_in_"):
-            raise InputError("the model was fitted without features: leave X out")
-        X, graph = frames_in_memory(X), frames_in_memory(graph)
-        problem = fitted._read(X, graph, None, None, reset=False)
-        if problem.n_inputs != len(weights["0.weight"]):
-            raise InputError(
-                f"the model was fitted on the identity of {len(weights['0.weight'])} vertices, "
-                f"the graph has {problem.n_inputs}: such a model knows no others"
-            )
-        problem = replace(problem, targets=replace(problem.targets, n_outputs=self.n_outputs_))
-        network = fitted._network(problem, 0, self.keeps_product_).of_fit(weights)
-        where = self._asked_ranks(client, partition, problem.n_vertices)
-        return outputs_of(problem, network, weights, place, **where), problem.names
-
-    def _asked_ranks(self, client: Any, partition: Partition | None, n: int) -> dict[str, Any]:
-        """Where outputs are computed: ranks as of the fit where a client is given, else here."""
-        if client is None:
-            return {}
-        where = {"transport": self.transport, "client": client_for(self.transport, client)}
-        if partition is not None and partition.n_vertices == n:
-            return {"n_ranks": partition.n_parts, "partitioner": partition, **where}
-        n_ranks = self.n_ranks or self._default_ranks(client)
-        return {"n_ranks": min(int(n_ranks), n), **where}  # blocks: to cut a graph takes longer
-
-    def _judged(
-        self, targets: Targets, X: Any, y: Any, sample_weight: Any, mask: Any, graph: Any,
-        client: Any,
-    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:  # fmt: skip
-        """Of the labelled vertices that are judged by: outputs, targets, weights."""
-        X, y, mask = map(frames_in_memory, (X, y, mask))
-        outputs, vertices = self._outputs(X, graph, client)
-        row_names, label_names = names_of_rows(X), names_of_rows(y)
-        weight = checked_weights(sample_weight, targets.values)
-        if graph is None and self.graph_ is None and row_names is None and label_names is not None:
-            # as in a fit without a graph: nothing but y names the rows of X
-            vertices = label_names if len(label_names) == len(outputs) else None
-        rows, n_rows = placed(label_names, row_names, vertices, len(outputs), "labels")
-        targets = by_vertex(targets, rows, n_rows)
-        weight = weight if rows is None else weight[rows]
-        chosen = targets.labelled & (weight > 0)
-        if mask is not None:
-            chosen = chosen & mask_of(mask, vertices, row_names, len(outputs), "mask")
-        if not chosen.any():
-            raise InputError("no labelled vertex is left to judge by: see y, mask, sample_weight")
-        return outputs[chosen], targets.values[chosen], weight[chosen]

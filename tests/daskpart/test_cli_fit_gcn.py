@@ -15,7 +15,7 @@ import scipy.io
 import scipy.sparse
 
 import daskpart
-from daskpart.models.graph_convolution import graph_network
+from daskpart.models.graph_convolution import fitted_network
 from daskpart.readers import archives
 
 SMALL = ("--max-iter", 3, "--partitioner", "random", "--ranks", 2, "--hidden", 6)
@@ -438,13 +438,13 @@ def test_words_for_nothing_are_labels_where_others_are_text(tmp_path, run_cli, a
 def test_a_network_is_asked_once(files, tmp_path, run_cli, monkeypatch):
     """For the judgement, the tables and the pictures: a pass to the outputs, one to the hidden."""
     asked = []
-    outputs_of = graph_network.outputs_of
+    outputs_of = fitted_network.outputs_of
 
     def counted(problem, network, weights, place, **where):
         asked.append(place)
         return outputs_of(problem, network, weights, place, **where)
 
-    monkeypatch.setattr(graph_network, "outputs_of", counted)
+    monkeypatch.setattr(fitted_network, "outputs_of", counted)
     given = ("--features", files / "X.npy", "--labels", files / "y.txt", *SMALL)
     assert run_cli("fit", "gcn", files / "A.mtx", *given, "--out", tmp_path) == 0
     assert sorted(asked) == [-2, -1]
