@@ -20,7 +20,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from daskpart.partitions import Partition
 
 from .plan import ROW_PARTITIONERS, partitioner_name
-from .state import WEIGHED
+from .settings import WEIGHED
 
 Cut = TypeVar("Cut")
 # of the rows of a matrix: arguments of `daskpart.partition`

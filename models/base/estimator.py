@@ -20,12 +20,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from daskpart.collectives.transports import TRANSPORTS
 from daskpart.errors import InputError
 
 from .callbacks import (
@@ -40,49 +37,28 @@ from .callbacks import (
 from .checkpoints import CheckpointWriter
 from .early_stopping import Watch
 from .memory import warn_of_memory
-from .parameters import AT_LEAST_0, COUNT, RANKS, check_parameters
-from .plan import FitPlan, SavedPlan, described, parts_given
+from .parameters import SharedParameters, check_parameters
+from .plan import FitPlan, SavedPlan, parts_given
 from .problem import Problem
 from .progress import Measure
 from .reports import CommunicationReport
 from .saving import load_model, save_model
 from .session import Connection, default_ranks, expected_transport
-from .state import VALIDATION, WEIGHED, State
+from .settings import VALIDATION, WEIGHED, described
+from .state import State
 from .text import Text
 from .trainer import Trainer
 
 _OF_FEATURES = ("n_features_in_", "feature_names_in_")
 
 
-class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
+class DistributedEstimator(CallbackSupportMixin, SharedParameters):
     """The base of every model.
 
-    A subclass has the parameters below in its ``__init__``, those that mean something to it, and
+    A subclass has those of `SharedParameters` in its ``__init__`` that mean something to it, and
     gives `_problem`, `_make_plan`, `_first_state` and `_text`. Its ``fit`` is a signature with a
     docstring, decorated by `with_callbacks` and `with_words_of_fit`, that calls `_fit`; so is its
     ``partial_fit``.
-
-    Parameters
-    ----------
-    max_iter : int
-        Most steps.
-    n_ranks : int or None
-        None: as many as a given partition has parts, as the checkpoint has that is resumed from,
-        as the workers have threads, or as this process has cores.
-    transport : {"auto", "local", "graph", "dask", "mpi"}
-    warm_start : bool
-        Begin at the state of the last fit.
-    tol : float
-        Of the column `_tolerance_column`; the text stops by it, and the loop.
-    patience : int or None
-        Stop after so many steps without a better value of what `_watch` looks at, and answer with
-        the best step.
-    checkpoint_path : path or None
-    checkpoint_every : int
-    resume : bool
-        Begin at the newest checkpoint, which may be of another number of ranks.
-    random_state : int, RandomState or None
-    verbose : int
 
     Attributes
     ----------
@@ -100,19 +76,6 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
     n_features_in_ : int
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_ranks": [RANKS, None],
-        "transport": [StrOptions(set(TRANSPORTS))],
-        "max_iter": [COUNT],
-        "checkpoint_path": [str, os.PathLike, None],
-        "checkpoint_every": [COUNT],
-        "resume": ["boolean"],
-        "warm_start": ["boolean"],
-        "tol": [AT_LEAST_0],
-        "patience": [COUNT, None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
-    }
     _decide_plan: ClassVar[tuple[str, ...]] = ()  # a plan made with others is refused
     _decide_bits: ClassVar[tuple[str, ...]] = ()  # a checkpoint of others is refused
     _measures: ClassVar[tuple[Measure, ...]] = ()
@@ -122,24 +85,6 @@ class DistributedEstimator(CallbackSupportMixin, BaseEstimator):
     _patience_column: ClassVar[str] = "validation_rmse"  # of the history: its lowest value is best
 
     state_: State
-
-    # what holds where a model's ``__init__`` does not offer the parameter
-    max_iter: int = 1
-    n_ranks: int | None = None
-    transport: str = "auto"
-    warm_start: bool = False
-    tol: float = 0.0
-    patience: int | None = None
-    checkpoint_path: str | os.PathLike | None = None
-    checkpoint_every: int = 1
-    resume: bool = False
-    random_state: Any = 0
-    verbose: int = 0
-
-    def _set_parameters(self, given: dict[str, Any]) -> None:
-        """Keep the arguments of ``__init__``, its ``locals()``, under their names."""
-        for name in self._get_param_names():
-            setattr(self, name, given[name])
 
     # -- what a model says ---
 

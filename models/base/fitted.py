@@ -9,7 +9,7 @@ from __future__ import annotations
 from copy import copy
 from typing import Any, TypeVar
 
-from .plan import described
+from .settings import described
 
 _Model = TypeVar("_Model", bound=Any)
 

@@ -16,11 +16,10 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, Self, TypeVar
 
 import numpy as np
-from dask.base import tokenize
 from numpy.typing import NDArray
 
 from daskpart._floor.archive import read_arrays, write_arrays
@@ -30,7 +29,6 @@ from daskpart.partitions import Partition
 
 from .reports import Expected, PlanReport, value_words
 
-_MOST_SHOWN = 32  # of a list
 Report = TypeVar("Report", bound=PlanReport)
 
 # what a name stands for where the rows of a matrix are cut: arguments of `daskpart.partition`
@@ -207,28 +205,6 @@ class SavedPlan(FitPlan):
             cut = Partition(cut, header["n_ranks"], arrays["weights"], header.pop("info"))
         del header["plan"]
         return cls(**header, cut_again=cut)
-
-
-def described(value: Any) -> Any:
-    """A parameter as JSON that is equal only for equal parameters, and can be read in errors."""
-    if isinstance(value, str | int | float | bool | None):
-        return value
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, Mapping):
-        return {str(name): described(each) for name, each in value.items()}
-    if isinstance(value, list | tuple) and len(value) <= _MOST_SHOWN:
-        return [described(each) for each in value]
-    if isinstance(value, Partition):
-        size = f"{value.n_vertices} into {value.n_parts} parts"
-        return f"a partition of {size}, {tokenize(value.assignment)}"
-    if is_dataclass(value) and not isinstance(value, type):
-        held = (f"{each.name}={value_words(described(getattr(value, each.name)))}"
-                for each in fields(value))  # fmt: skip
-        return f"{type(value).__name__}({', '.join(held)})"
-    named = value.__name__ if isinstance(value, type) else type(value).__name__
-    length = f" of {len(value)}" if hasattr(value, "__len__") else ""
-    return f"{named}{length}, {tokenize(value)}"
 
 
 def check_partitioner(partitioner: Any, known: Sequence[str], n_ranks: int | None) -> None:

@@ -26,17 +26,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.archive import plain, read_arrays, write_arrays
+from daskpart._floor.archive import read_arrays, write_arrays
 from daskpart._floor.words import counted
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 
 from .labels import LabelIndex, pack_labels, unpack_labels
-from .reports import bytes_words, value_words
+from .reports import bytes_words
+from .settings import VALIDATION, WEIGHED, differences
 
 _LIES = "lies"
-_PARTS = {"data": "the data", "weights": "the weights of the data"}  # what is no parameter
-VALIDATION = "validation"  # in the settings: what was measured by, which decides no step
-WEIGHED = "cut"  # in the settings: what the partitioner "auto" came to
 _OF_RANKS = ("n_ranks", "partitioner", "owners", WEIGHED)  # how many, and who of them has what
 _BESIDES = ("best", "last")  # fields of another step
 Part = dict[str, Any]  # field name → a rank's rows of it
@@ -456,7 +454,7 @@ class State:
 
     def is_of(self, settings: Mapping[str, Any]) -> bool:
         """Whether a fit with these settings is the one that this state is of."""
-        return not self._differences(settings)
+        return not differences(self.settings, settings)
 
     def is_measured_in(self, settings: Mapping[str, Any]) -> bool:
         """Whether that fit also measures by the data that this state was measured by.
@@ -504,22 +502,12 @@ class State:
         InputError
             When anything differs; names both values of each difference.
         """
-        differences = self._differences(settings)
-        if differences:
+        odd = differences(self.settings, settings)
+        if odd:
             raise InputError(
-                f"{source} belongs to another fit ({'; '.join(differences)}). Use the same "
+                f"{source} belongs to another fit ({'; '.join(odd)}). Use the same "
                 "settings and data to resume, or give another checkpoint_path."
             )
-
-    def _differences(self, settings: Mapping[str, Any]) -> list[str]:
-        ours, theirs = plain(self.settings), plain(dict(settings))
-        return [
-            f"{_PARTS.get(name, name)}: {_shown(ours, name)} there, {_shown(theirs, name)} now"
-            for name in sorted({*ours, *theirs} - {VALIDATION})
-            # a parameter that came later, and is None, leaves the fit as it was without it
-            if (ours.get(name), theirs.get(name)) != (None, None)
-            and _shown(ours, name) != _shown(theirs, name)
-        ]
 
     def __repr__(self) -> str:
         sizes = " × ".join(
@@ -569,10 +557,6 @@ def _in_form(arrays: Mapping[str, NDArray[Any]], name: str, form: Any) -> Any:
     if isinstance(form, int):
         return [arrays[f"{name}.{place}"] for place in range(form)]
     return {key: arrays[f"{name}.{key}"] for key in form}
-
-
-def _shown(settings: Mapping[str, Any], name: str) -> str:
-    return value_words(settings[name]) if name in settings else "not set"
 
 
 def same_bits(one: State, other: State) -> bool:

@@ -21,8 +21,8 @@ from daskpart._floor.archive import plain
 from daskpart.data_models import NeighbourSampler
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 from daskpart.models.base.checkpoints import CheckpointWriter
-from daskpart.models.base.plan import described
 from daskpart.models.base.reports import value_words
+from daskpart.models.base.settings import described
 from daskpart.models.base.state import State, replicated, rows_of, same_bits, scalar
 from daskpart.models.cp.state import CPState
 from daskpart.models.matrix_factorization.state import MFState
