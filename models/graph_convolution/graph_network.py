@@ -32,7 +32,6 @@ from daskpart.models.optimisation.optimisers import (
     BEGAN,
     OPTIMIZERS,
     Optimizer,
-    optimizer_of,
     slots_from,
 )
 from daskpart.partitions import Partition
@@ -380,7 +379,7 @@ class GraphNetwork(FittedNetwork):
     def _optimizer(self, network: Network) -> Optimizer:
         decays = network.decays(self.weight_decay)
         if not isinstance(self.optimizer, Optimizer):
-            return optimizer_of(self.optimizer, weight_decay=decays)
+            return OPTIMIZERS[self.optimizer](weight_decay=decays)
         return replace(self.optimizer, weight_decay=decays) if any(decays) else self.optimizer
 
     def _first_state(self, problem: GraphProblem, plan: GCNPlan) -> GCNState:

@@ -26,7 +26,7 @@ from daskpart.models.base.session import client_for
 from daskpart.models.base.state import State
 from daskpart.models.base.text import Text
 from daskpart.models.optimisation.aggregation import NAMES, Aggregator, aggregation_of
-from daskpart.models.optimisation.optimisers import OPTIMIZERS, optimizer_of, slots_from
+from daskpart.models.optimisation.optimisers import OPTIMIZERS, slots_from
 from daskpart.models.optimisation.schedules import SCHEDULES, schedule_of
 from daskpart.models.samples.estimator import SampleModel, is_lazy_or_file
 from daskpart.models.samples.files import FileSamples
@@ -459,7 +459,7 @@ class LinearModel(SampleModel):
             l2=l2,
             average=self._averages,
             overlap=bool(self.overlap) and plan.n_ranks > 1,  # one rank alone waits for no sum
-            optimizer=optimizer_of(self._optimizer),
+            optimizer=OPTIMIZERS[self._optimizer](),
             aggregator=self._aggregator(plan.random_state),
         )
 

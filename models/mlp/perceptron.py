@@ -21,7 +21,7 @@ from daskpart.models.networks.activations import ACTIVATIONS
 from daskpart.models.networks.losses import Loss
 from daskpart.models.networks.widths import widths_of
 from daskpart.models.optimisation.aggregation import Aggregator
-from daskpart.models.optimisation.optimisers import OPTIMIZERS, optimizer_of, slots_from
+from daskpart.models.optimisation.optimisers import OPTIMIZERS, slots_from
 from daskpart.models.optimisation.schedules import SCHEDULES, schedule_of
 from daskpart.models.samples.estimator import SampleModel
 from daskpart.models.samples.plan import SamplesPlan
@@ -274,7 +274,7 @@ class Perceptron(SampleModel):
             network=network,
             alpha=float(self.alpha),
             schedule=schedule_of(self.learning_rate, float(self.eta0), power=float(self.power_t)),
-            optimizer=optimizer_of(self.optimizer, weight_decay=(float(self.alpha), 0.0)),
+            optimizer=OPTIMIZERS[self.optimizer](weight_decay=(float(self.alpha), 0.0)),
             aggregators=self._aggregators(network, plan.random_state),
             passing=tuple(plan.passing_bytes.tolist()),
             sizes=plan.sizes,

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from math import isnan, nan
 from typing import Any
 
-from daskpart.errors import InputError
-
 from .schedules import Schedule, schedule_of
 
 DEFAULT_RATES = {"adagrad": 0.1, "constant": 0.01, "decay": 0.02, "bold-driver": 0.01}
@@ -104,17 +102,5 @@ def in_another_fit(
 
 
 def learning_rate(name: str, initial: float | None) -> LearningRate:
-    """The named learning rate; `initial` None takes the name's default.
-
-    Raises
-    ------
-    InputError
-        For an unknown name, or a rate that is not above 0.
-    """
-    if name not in DEFAULT_RATES:
-        known = ", ".join(map(repr, DEFAULT_RATES))
-        raise InputError(f"learning_rate={name!r} is unknown; choose one of {known}")
-    value = DEFAULT_RATES[name] if initial is None else float(initial)
-    if not 0 < value < float("inf"):
-        raise InputError(f"initial_learning_rate={initial!r} must be a finite number above 0")
-    return LearningRate(name, value)
+    """The learning rate of a name of `DEFAULT_RATES`, which `initial` None takes its value from."""
+    return LearningRate(name, DEFAULT_RATES[name] if initial is None else float(initial))

@@ -258,22 +258,3 @@ def slots_from(steps: int) -> Slots:
     Rates go on by the steps of the fit. Adam corrects for its start at zero by its own.
     """
     return {BEGAN: np.array(steps)} if steps else {}
-
-
-def optimizer_of(name: str | Optimizer, **options: Any) -> Optimizer:
-    """The named optimiser with these options; one that is given already is taken as it is.
-
-    Raises
-    ------
-    InputError
-        For an unknown name or option.
-    """
-    if isinstance(name, Optimizer):
-        return name
-    if name not in OPTIMIZERS:
-        known = ", ".join(map(repr, OPTIMIZERS))
-        raise InputError(f"optimizer={name!r} is unknown; choose one of {known}")
-    try:
-        return OPTIMIZERS[name](**options)
-    except TypeError as error:
-        raise InputError(f"optimizer={name!r}: {error}") from None

@@ -92,13 +92,8 @@ def schedule_of(
     Raises
     ------
     InputError
-        For an unknown name, a rate that is not above 0, or "optimal" without an L2 term.
+        For "optimal" without an L2 term.
     """
-    if name not in SCHEDULES:
-        known = ", ".join(map(repr, SCHEDULES))
-        raise InputError(f"learning_rate={name!r} is unknown; choose one of {known}")
-    if name != "optimal" and not 0 < initial < float("inf"):
-        raise InputError(f"eta0={initial!r} must be a finite number above 0")
     if name == "optimal":
         if not strength > 0:
             raise InputError(
