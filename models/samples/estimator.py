@@ -212,7 +212,7 @@ class SampleModel(DistributedEstimator):
     def _given(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> Given:
         """Rows, targets and weights, checked; `reset`: their features are those of the model."""
         if isinstance(X, ExamplesFile):
-            self._note_file(X, reset)
+            self._note_features(X, _names_of(X), reset)
             return Given(X, y, sample_weight)
         if is_lazy(X):
             return self._lazily_given(X, y, sample_weight, reset)
@@ -255,15 +255,14 @@ class SampleModel(DistributedEstimator):
             class_weights = weights_of_classes(asked, classes, mass)
         return weights_of(sample_weight, class_weights, y, classes), class_weights
 
-    def _note_file(self, file: ExamplesFile, reset: bool) -> None:
-        """The features of a file are those of the model, or checked against them."""
-        if reset:
-            self.n_features_in_ = file.n_features
-            names = file.feature_names
-            if names is not None:
-                self.feature_names_in_ = np.array(names, object)
-        else:
-            self._check_width(file)
+    def _note_features(self, X: Any, names: Any, reset: bool) -> None:
+        """Features of a file or a lazy array are those of the model, or checked against them."""
+        if not reset:
+            self._check_features(X, names)
+            return
+        self.n_features_in_ = X.shape[1]
+        if names is not None:
+            self.feature_names_in_ = names
 
     def _file_samples(
         self, file: ExamplesFile, y: Any, sample_weight: Any, classes: Any,
@@ -279,37 +278,30 @@ class SampleModel(DistributedEstimator):
             class_weights = weights_of_classes(asked, classes, label_mass(file, classes))
         return FileSamples(file, self._encode, n_outputs, classes, class_weights)
 
-    def _check_width(self, file: ExamplesFile) -> None:
-        if file.n_features != self.n_features_in_:
-            raise InputError(
-                f"{file.path} has {file.n_features} features, {type(self).__name__} was fitted "
-                f"with {self.n_features_in_}: give survey(…, n_features={self.n_features_in_})"
-            )
-
     def _lazily_given(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> Given:
         """Of a Dask collection: X stays where it is, y and the weights come here."""
         rows, names = lazy_rows(X)
-        if not reset:
-            self._check_lazy(rows, names)
-        else:
-            self.n_features_in_ = rows.shape[1]
-            if names is not None:
-                self.feature_names_in_ = names
+        self._note_features(rows, names, reset)
         n_samples = rows.shape[0]
         y = whole_targets(dense_targets(y), n_samples, self._several_targets)
         if is_classifier(self):
             refuse_missing(y)
         return Given(rows, y, checked_weights(sample_weight, y), names)
 
-    def _check_lazy(self, rows: Any, names: Any) -> None:
+    def _check_features(self, X: Any, names: Any) -> None:
+        if isinstance(X, ExamplesFile) and X.n_features != self.n_features_in_:
+            raise InputError(
+                f"{X.path} has {X.n_features} features, {type(self).__name__} was fitted "
+                f"with {self.n_features_in_}: give survey(…, n_features={self.n_features_in_})"
+            )
         known = getattr(self, "feature_names_in_", None)
         if names is not None and known is not None and not np.array_equal(names, known):
             raise InputError(
                 f"the feature names are {names.tolist()[:5]} …, those of fit {known.tolist()[:5]} …"
             )
-        if rows.shape[1] != self.n_features_in_:
+        if X.shape[1] != self.n_features_in_:
             raise InputError(
-                f"X has {rows.shape[1]} features, {type(self).__name__} was fitted with "
+                f"X has {X.shape[1]} features, {type(self).__name__} was fitted with "
                 f"{self.n_features_in_}"
             )
 
@@ -374,15 +366,13 @@ class SampleModel(DistributedEstimator):
         if isinstance(X, ExamplesFile):
             return self._answers_of_file(X, name)[0]
         rows, names = lazy_rows(X, known_length=False)
-        self._check_lazy(rows, names)
+        self._check_features(rows, names)
         return answered(rows, names, self._answering(), name, n_columns, dtype)
 
     def _answers_of_file(self, file: ExamplesFile, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
         """What a method answers for the rows of a file, in order, and their labels."""
         self._fitted()
-        self._check_width(file)
-        if file.feature_names is not None:
-            self._check_lazy(file, np.array(file.feature_names, object))
+        self._check_features(file, _names_of(file))
         return answers_of_file(file, getattr(self._answering(), name))
 
     def _answering(self) -> Self:
@@ -438,6 +428,11 @@ def _refuse_another_order(X: Any, y: Any, sample_weight: Any) -> None:
     """Refuse targets or weights that have the index of the rows in another order (InputError)."""
     refuse_another_order(X, y, "y")
     refuse_another_order(X, sample_weight, "sample_weight")
+
+
+def _names_of(file: ExamplesFile) -> Any:
+    """Of the features of a file, where it has some."""
+    return None if file.feature_names is None else np.array(file.feature_names, object)
 
 
 def plain_rows(X: Any) -> Any:

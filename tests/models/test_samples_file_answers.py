@@ -76,6 +76,11 @@ def test_a_table_has_labels_that_are_text(paths, monkeypatch):
     (paths / "y.csv").write_text("g0,f1,f2,f3,f4,f5,f6,f7,kind\n1,2,3,4,5,6,7,8,a\n")
     with pytest.raises(InputError, match="feature names"):
         model.predict(survey(paths / "y.csv", label="kind"))
+    with pytest.raises(InputError, match="feature names"):  # also of what it is measured by
+        model.fit(file, eval_set=(survey(paths / "y.csv", label="kind"), None))
+    sgd = LogisticRegression(solver="sgd", **LOCAL).fit(file)
+    with pytest.raises(InputError, match="feature names"):  # and of what it goes on with
+        sgd.partial_fit(survey(paths / "y.csv", label="kind"))
 
 
 def test_no_task_has_more_than_a_piece(paths, monkeypatch):
