@@ -12,6 +12,7 @@ disk: either way they are shuffled in blocks of `_BLOCK_BYTES`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -42,17 +43,46 @@ _BLOCK_BYTES = 32 << 20  # of rows that are shuffled among themselves, and in me
 Encode = Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]]
 
 
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """What the labels of a file are to a model.
+
+    Attributes
+    ----------
+    classes : ndarray or None
+        None: labels are targets of a regression.
+    encode : callable
+        ``encode(labels, classes)``: `encoded` or `class_numbers`.
+    weights : float64 ndarray like classes, or None
+        Of a sample of each class, of mean 1 over the samples.
+    """
+
+    classes: NDArray[Any] | None
+    encode: Encode
+    weights: NDArray[np.float64] | None
+
+    def target(self, labels: NDArray[Any]) -> NDArray[np.float64]:
+        """Targets as numbers."""
+        if self.classes is None:
+            return np.asarray(labels, np.float64)
+        return self.encode(labels, self.classes)
+
+    def weight(self, labels: NDArray[Any]) -> NDArray[np.float64]:
+        """What each sample counts."""
+        if self.weights is None or self.classes is None:
+            return np.ones(len(labels))
+        return self.weights[np.searchsorted(self.classes, labels)]
+
+
 class FileSamples(Samples):
     """Samples of a surveyed file, none of them here.
 
     Parameters
     ----------
     file : ExamplesFile
-    encode : callable
-        ``encode(labels, classes)``: `encoded` or `class_numbers`.
+    encode, classes
+        As of `Labels`.
     n_outputs : int
-    classes : ndarray or None
-        None: labels are targets of a regression.
     class_weights : float64 ndarray like classes, or None
     """
 
@@ -65,14 +95,17 @@ class FileSamples(Samples):
         class_weights: NDArray[np.float64] | None = None,
     ) -> None:
         self.file, self.classes, self.class_weights = file, classes, class_weights
-        self._encode, self.n_outputs = encode, n_outputs
+        self.n_outputs = n_outputs
         self.n_samples, self.n_features = file.shape
-        self.total_weight = float(self.n_samples)
+        self.total_weight, weights = float(self.n_samples), None
         if class_weights is not None:
             assert classes is not None
             with np.errstate(over="ignore"):  # it is told
                 self.total_weight = float(label_mass(file, classes) @ class_weights)
         check_total(self.total_weight)
+        if class_weights is not None:
+            weights = class_weights * (self.n_samples / self.total_weight)
+        self._known = Labels(classes, encode, weights)
         self.validation: Samples | None = None
 
     @property
@@ -92,12 +125,12 @@ class FileSamples(Samples):
     @cached_property
     def target(self) -> NDArray[np.float64]:  # type: ignore[override]
         """Of all samples, of a file that is held out: the others learn theirs as they read."""
-        return _encoded(self._labels, self.classes, self._encode)
+        return self._known.target(self._labels)
 
     @cached_property
     def weight(self) -> NDArray[np.float64]:
         """Of all samples, as `target`."""
-        return _weight_of(self._labels, self.classes, self._weights)
+        return self._known.weight(self._labels)
 
     @cached_property
     def _labels(self) -> NDArray[Any]:
@@ -125,15 +158,7 @@ class FileSamples(Samples):
             seed = 0  # rows travel, by the keys of the readings
         options = {"n_rounds": len(own[0].rounds), "seed": seed}
         examples = comm.run(examples_on_ranks, handed, **options)
-        how = {"classes": self.classes, "encode": self._encode, "weights": self._weights}
-        return comm.settle(comm.map(_rank_rows, examples, handed, **how))
-
-    @property
-    def _weights(self) -> NDArray[np.float64] | None:
-        """Of a sample of each class, of mean 1 over the samples."""
-        if self.class_weights is None:
-            return None
-        return self.class_weights * (self.n_samples / self.total_weight)
+        return comm.settle(comm.map(_rank_rows, examples, handed, labels=self._known))
 
     @property
     def _values(self) -> Any:
@@ -163,46 +188,22 @@ class FileSamples(Samples):
         return max(1, _BLOCK_BYTES // row_bytes(self.file))
 
 
-def _rank_rows(
-    examples: Examples | StoredExamples, own: Reading, *, classes: NDArray[Any] | None,
-    encode: Encode, weights: NDArray[np.float64] | None,
-) -> Rows:  # fmt: skip
-    as_rows = partial(
-        _in_memory,
-        rank=own.rank,
-        classes=classes,
-        encode=encode,
-        weights=weights,
-        labels_of=own.file.labels_of,
-    )
+def _rank_rows(examples: Examples | StoredExamples, own: Reading, *, labels: Labels) -> Rows:
+    as_rows = partial(_in_memory, rank=own.rank, labels=labels, labels_of=own.file.labels_of)
     if isinstance(examples, StoredExamples):
         return StoredRows(own.rank, examples, as_rows)
     return as_rows(examples)
 
 
 def _in_memory(
-    examples: Examples, *, rank: int, classes: NDArray[Any] | None, encode: Encode,
-    weights: NDArray[np.float64] | None,
+    examples: Examples,
+    *,
+    rank: int,
+    labels: Labels,
     labels_of: Callable[[NDArray[np.float64]], NDArray[Any]],
-) -> RankRows:  # fmt: skip
-    labels = labels_of(examples.target)
-    target, weight = _encoded(labels, classes, encode), _weight_of(labels, classes, weights)
-    return rank_rows(rank, examples.data, target, weight)
-
-
-def _encoded(
-    labels: NDArray[Any], classes: NDArray[Any] | None, encode: Encode
-) -> NDArray[np.float64]:
-    return np.asarray(labels, np.float64) if classes is None else encode(labels, classes)
-
-
-def _weight_of(
-    labels: NDArray[Any], classes: NDArray[Any] | None, weights: NDArray[np.float64] | None
-) -> NDArray[np.float64]:
-    if weights is None or classes is None:
-        return np.ones(len(labels))
-    found: NDArray[np.float64] = weights[np.searchsorted(classes, labels)]
-    return found
+) -> RankRows:
+    own = labels_of(examples.target)
+    return rank_rows(rank, examples.data, labels.target(own), labels.weight(own))
 
 
 def label_mass(file: ExamplesFile, classes: NDArray[Any]) -> NDArray[np.float64]:
