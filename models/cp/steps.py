@@ -17,14 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .kernels.dense import add_column_products, divide_columns, hals_rows, invert
-from .kernels.row_products import gram_of_rows, multiply_rows
+from .kernels.row_products import gram_of, multiply_rows
 
 SWEEPS = 4  # of HALS: more of them cost more than another iteration gains
-
-
-def gram_of(rows: NDArray[Any]) -> NDArray[np.float64]:
-    """AᵀA of rows of shape (n, R), float64 of shape (R, R)."""
-    return gram_of_rows(rows)
 
 
 def column_products(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daskpart.errors import InputError
-from daskpart.models.cp.kernels.row_products import gram_of_rows, multiply_rows
+from daskpart.models.cp.kernels.row_products import gram_of, multiply_rows
 
 rows_and_components = {"n": st.integers(0, 300), "rank": st.integers(1, 70)}
 
@@ -30,10 +30,10 @@ def test_products_equal_numpy(dtype, close, n, rank) -> None:
 @given(**rows_and_components)
 def test_grams_equal_numpy_in_double_precision(dtype, n, rank) -> None:
     rows = random_rows(n, rank, dtype)
-    gram = gram_of_rows(rows)
+    gram = gram_of(rows)
     assert gram.dtype == np.float64 and (gram == gram.T).all()
     np.testing.assert_allclose(gram, rows.T.astype(float) @ rows.astype(float), atol=1e-11)
-    np.testing.assert_array_equal(gram_of_rows(np.asfortranarray(rows)), gram)
+    np.testing.assert_array_equal(gram_of(np.asfortranarray(rows)), gram)
 
 
 @given(n=st.integers(1, 30), rank=st.integers(1, 40), start=st.integers(0, 29))

@@ -1,7 +1,7 @@
 """Products of a factor's rows with R × R matrices, and of the rows with themselves, in registers.
 
     multiply_rows     out[i] = products[i] @ V⁻¹       four rows at a time share each row of V⁻¹
-    gram_of_rows      Σ_i rows[i]ᵀ rows[i]             four components at a time share each row, and
+    gram_of      Σ_i rows[i]ᵀ rows[i]             four components at a time share each row, and
                                                        what lies beyond the diagonal is mirrored
 
 Not BLAS: its sums depend on how many threads it has, which differs between a notebook and a worker
@@ -52,7 +52,7 @@ def multiply_rows(products: NDArray, matrix: NDArray[np.float64], out: NDArray) 
         )  # fmt: skip
 
 
-def gram_of_rows(rows: NDArray) -> NDArray[np.float64]:
+def gram_of(rows: NDArray) -> NDArray[np.float64]:
     """AᵀA of rows of shape (n, R), float32 or float64; added up in float64, of shape (R, R)."""
     n_components = rows.shape[1]
     gram = np.zeros((n_components, n_components))
