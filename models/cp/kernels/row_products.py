@@ -1,7 +1,7 @@
 """Products of a factor's rows with R × R matrices, and of the rows with themselves, in registers.
 
     multiply_rows     out[i] = products[i] @ V⁻¹       four rows at a time share each row of V⁻¹
-    gram_of      Σ_i rows[i]ᵀ rows[i]             four components at a time share each row, and
+    gram_of           Σ_i rows[i]ᵀ rows[i]             four components at a time share each row, and
                                                        what lies beyond the diagonal is mirrored
 
 Not BLAS: its sums depend on how many threads it has, which differs between a notebook and a worker
