@@ -175,18 +175,21 @@ class Round:
         """The slice of one rank: its messages out and its messages in."""
         if not 0 <= rank < self.n_ranks:
             raise InputError(f"rank {rank} is not one of the plan's 0..{self.n_ranks - 1}.")
-        begin, end = np.searchsorted(self.source, [rank, rank + 1])
+        # of the type of `source`, which else would be copied into a wider one
+        begin, end = np.searchsorted(self.source, np.array([rank, rank + 1], self.source.dtype))
         order, first = self._by_destination
         arriving = order[first[rank] : first[rank + 1]]
-        pieces = [self.items[self.pointer[m] : self.pointer[m + 1]] for m in arriving]
+        lengths = self.pointer[arriving + 1] - self.pointer[arriving]  # not those of all messages
+        in_pointer = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+        take = np.repeat(self.pointer[arriving] - in_pointer[:-1], lengths)
         return RankRound(
             rank=rank,
             destinations=self.destination[begin:end],
             out_pointer=self.pointer[begin : end + 1] - self.pointer[begin],
             out_items=self.items[self.pointer[begin] : self.pointer[end]],
             sources=self.source[arriving],
-            in_pointer=np.concatenate(([0], np.cumsum(self.lengths[arriving]))).astype(np.int64),
-            in_items=np.concatenate(pieces) if pieces else self.items[:0],
+            in_pointer=in_pointer,
+            in_items=self.items[take + np.arange(len(take))],
         )
 
     def traffic(self) -> NDArray[np.int64]:

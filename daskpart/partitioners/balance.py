@@ -17,6 +17,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._incidence import group
 from daskpart.errors import BalanceWarning
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
@@ -61,18 +62,26 @@ def fill_empty_parts(
         return assignment
     filled = assignment.copy()
     free = np.ones(len(filled), bool) if fixed is None else fixed < 0
-    for empty in np.flatnonzero(sizes == 0):
-        load = np.bincount(filled, weights, n_parts)
-        sizes = np.bincount(filled, minlength=n_parts)
-        spare = np.minimum(np.bincount(filled[free], minlength=n_parts), sizes - 1)
-        load[spare < 1] = -1
-        donor = int(np.argmax(load))
+    load = np.bincount(filled, weights, n_parts)
+    spare = np.minimum(np.bincount(filled[free], minlength=n_parts), sizes - 1)
+    # the free members of each part, looked for once: many parts may be empty
+    movable = np.flatnonzero(free).astype(np.int32)
+    pointer, grouped = group(filled[movable], movable, n_parts)
+    members = np.split(grouped, pointer[1:-1])
+    for empty in np.flatnonzero(sizes == 0).tolist():
+        donor = int(np.argmax(np.where(spare < 1, -1, load)))
         if spare[donor] < 1:
             break
-        members = np.flatnonzero(free & (filled == donor))
-        passed = np.cumsum(weights[members])
+        own = members[donor]
+        passed = np.cumsum(weights[own])
         n_given = int(np.searchsorted(passed, passed[-1] / 2, side="right"))
-        filled[members[: min(max(n_given, 1), spare[donor])]] = empty
+        n_given = min(max(n_given, 1), int(spare[donor]))
+        members[empty], members[donor] = own[:n_given], own[n_given:]
+        filled[members[empty]] = empty
+        load[empty] = passed[n_given - 1]
+        load[donor] -= load[empty]
+        spare[empty] = n_given - 1
+        spare[donor] -= n_given
     return filled
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -82,6 +83,21 @@ def test_slices_of_ranks_mirror_each_other(drawn):
             items = own.in_items[own.in_pointer[i] : own.in_pointer[i + 1]]
             received[source, rank] = items.tolist()
     assert sent == received == naive_messages(triples)
+
+
+def test_the_slice_of_a_rank_takes_memory_for_its_own_messages_alone():
+    n_ranks = 300
+    source, destination = (ends.ravel() for ends in np.indices((n_ranks, n_ranks)))
+    proper = source != destination
+    entry = Round.from_transfers(
+        n_ranks, source[proper], destination[proper], np.zeros(proper.sum(), np.int32)
+    )
+    entry.of_rank(0)  # makes ready what all slices share
+    tracemalloc.start()
+    entry.of_rank(1)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < entry.n_messages  # bytes: one for each message of the round would be as many
 
 
 @given(transfers(), transfers())

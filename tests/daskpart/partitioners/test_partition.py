@@ -375,3 +375,17 @@ def test_sums_beyond_64_bits_are_refused():
 def test_large_weights_do_not_overflow_the_limits():
     heavy = Hypergraph.from_nets([0, 2, 4], [0, 1, 2, 3], 4, [2**58] * 4)
     assert partition(heavy, 2, epsilon=1e6).part_weights.min() > 0
+
+
+def test_filling_many_empty_parts_looks_through_the_vertices_as_often_as_filling_one(monkeypatch):
+    start, weights = np.zeros(4000, np.int32), np.ones(4000, np.int64)
+    looked, counted = [], np.bincount
+
+    def bincount(ids, *rest, **more):
+        looked.append(len(ids))
+        return counted(ids, *rest, **more)
+
+    monkeypatch.setattr(np, "bincount", bincount)
+    for n_parts in (2, 1000):
+        assert len(np.unique(fill_empty_parts(start, weights, n_parts))) == n_parts
+    assert looked[: len(looked) // 2] == looked[len(looked) // 2 :]
