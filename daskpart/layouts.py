@@ -220,7 +220,7 @@ def _write_pyg(matrix: Any, partition: Partition, place: Path) -> None:
             "size": matrix.shape,
         }
         torch.save(graph, folder / "graph.pt")
-        nodes = torch.from_numpy(np.flatnonzero(node_map == part))
+        nodes = torch.from_numpy(partition.members(part))
         torch.save({"global_id": nodes, "feats": {"x": None}}, folder / "node_feats.pt")
         of_edges = {}
         if has_weights:

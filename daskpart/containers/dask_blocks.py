@@ -193,7 +193,7 @@ def dask_inside(data: Any) -> Any:
 # -- nonzeros, each to its part
 
 
-def cut_by_part(parts: NDArray[np.int32], n_parts: int, *arrays: NDArray[Any]) -> list[Any]:
+def cut_by_part(parts: NDArray[np.integer], n_parts: int, *arrays: NDArray[Any]) -> list[Any]:
     """Cut arrays of shape (..., n) into one tuple a part, entries in their old order.
 
     Pieces show the arrays themselves where the parts come in order, as those of blocks of rows do.

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from daskpart._floor.distinct import distinct
 from daskpart.collectives import Communicator, Inbox, PerRank, Plan, PreparedPlan, pack_rows
 from daskpart.collectives.plan import Round
+from daskpart.containers.dask_blocks import cut_by_part
 from daskpart.models.base.held_out import LABEL, root_mean
 
 from .als import Factors
@@ -78,7 +79,7 @@ def with_held_out(plan: CPPlan, entries: Entries, keeps_best: bool = False) -> C
     owners = [_owners(numbering, plan.n_ranks) for numbering in plan.numberings]
     longest = int(np.argmax([len(each) for each in owners]))
     rank = owners[longest][entries.positions[longest]]
-    chosen = [np.flatnonzero(rank == each) for each in ranks]
+    chosen = [own for (own,) in cut_by_part(rank, plan.n_ranks, np.arange(len(rank)))]
     positions = [np.empty((plan.n_modes, own.size), np.int32) for own in chosen]
     beside: list[list[NDArray[np.int32]]] = [[] for _ in ranks]
     at: list[list[NDArray[np.int64]]] = [[] for _ in ranks]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.distinct import distinct
 from daskpart.collectives import Communicator, PerRank, Plan, PreparedPlan, expand
+from daskpart.containers.dask_blocks import cut_by_part
 from daskpart.models.base.held_out import root_mean
 
 from .kernels.scoring import predict_pairs
@@ -84,9 +85,10 @@ def with_held_out(plan: MFPlan, validation: Validation, keeps_best: bool = False
     key = distinct(key, int(key.max(initial=-1)) + 1)
     items, ranks = np.divmod(key, plan.n_ranks)
     lacking = ~plan.schedule.holds(items, ranks)
+    beside = cut_by_part(ranks[lacking], plan.n_ranks, items[lacking].astype(np.int32))
     held_out = HeldOutPlan(
         np.bincount(rank, minlength=plan.n_ranks) * (8 + validation.values.itemsize),
-        [items[lacking & (ranks == each)].astype(np.int32) for each in range(plan.n_ranks)],
+        [own for (own,) in beside],
         plan.schedule.final_rows_plan(items, ranks),
         keeps_best,
     )

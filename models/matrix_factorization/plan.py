@@ -24,6 +24,7 @@ from scipy.sparse import csr_array
 from daskpart._floor.kernels import working_clock
 from daskpart.collectives import Plan
 from daskpart.connectivity import Connectivity
+from daskpart.containers.dask_blocks import cut_by_part
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
@@ -340,7 +341,7 @@ def rank_seen(plan: MFPlan, seen: csr_array | None) -> list[Pairs] | None:
     assert plan.partition is not None
     pairs = seen.tocoo()
     rank = plan.partition.assignment[pairs.row]
-    return [(pairs.row[rank == each], pairs.col[rank == each]) for each in range(plan.n_ranks)]
+    return cut_by_part(rank, plan.n_ranks, pairs.row, pairs.col)
 
 
 def _along(matrix: Any, axis: str) -> Any:

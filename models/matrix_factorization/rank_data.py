@@ -21,6 +21,7 @@ from daskpart._floor.hashing import GOLDEN, mixed_word
 from daskpart._floor.kernels import kernel
 from daskpart.collectives import Plan
 from daskpart.containers.coordinates import index_dtype
+from daskpart.containers.dask_blocks import cut_by_part
 from daskpart.models.base.state import Part
 
 from .kernels.sgd import counting_sort, padded_width
@@ -94,10 +95,11 @@ def rank_schedules(
     by_rank = np.argsort(connectivity.parts, kind="stable")
     bounds = np.searchsorted(connectivity.parts[by_rank], np.arange(n_ranks + 1))
     weights = triple_weights(schedule)
+    used = np.flatnonzero(schedule.home >= 0).astype(np.int32)
+    homes = cut_by_part(schedule.home[used], n_ranks, used)
     schedules = []
-    for rank in range(n_ranks):
+    for rank, (home,) in enumerate(homes):
         pairs = by_rank[bounds[rank] : bounds[rank + 1]]
-        home = np.flatnonzero(schedule.home == rank).astype(np.int32)
         schedules.append(
             RankSchedule(
                 rank,

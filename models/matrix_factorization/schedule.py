@@ -34,7 +34,6 @@ import numpy as np
 
 from daskpart._floor.kernels import kernel
 from daskpart.collectives.plan import Plan, Round
-from daskpart.collectives.point_to_point import expand_plan, reduce_plan
 
 
 @kernel
@@ -63,16 +62,6 @@ def _assign_sub_epochs(pointer, parts, counts, item_order, by_weight, room, load
             room[best] -= 1
             sub_epoch[pair] = best
             load[rank, best] += counts[pair]
-
-
-@dataclass(frozen=True)
-class _Sharing:
-    """The incidence a plan is made from: item → parts, with owners."""
-
-    pointer: np.ndarray
-    parts: np.ndarray
-    owners: np.ndarray
-    n_parts: int
 
 
 @dataclass(frozen=True)
@@ -154,55 +143,70 @@ class SubEpochSchedule:
         return home
 
     def holds(self, items: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-        """Whether each rank holds the row of the item beside it at some time, as bool array."""
-        return np.isin(self._pairs(items, ranks), self._pairs_of(self.incidence))
+        """Whether each rank holds the row of the item beside it at some time, as bool array.
+
+        No pair may be given twice.
+        """
+        every = np.repeat(np.arange(self.n_items), np.diff(self.incidence.pointer))
+        held = self._pairs(every, self.incidence.parts)
+        return np.isin(self._pairs(items, ranks), held, assume_unique=True)
 
     def final_rows_plan(self, items: np.ndarray, ranks: np.ndarray) -> Plan:
         """Messages between two epochs: final rows of `items`, each to the rank beside it.
 
         From their home; ranks of an item's first group have them, and of unused items there are
         none. Other ranks have stale copies at most, which they are sent anew before they work on
-        them: so the rows may be written over these.
+        them: so the rows may be written over these. No pair may be given twice.
         """
         home = self.home[items]
         first = np.flatnonzero(np.diff(self.group_item, prepend=-1))
-        there = self._pairs_of(self._sharing(first))
-        travels = (home >= 0) & ~np.isin(self._pairs(items, ranks), there)
-        transfers = home[travels], ranks[travels], items[travels]
-        return Plan("expand", self.n_items, (Round.from_transfers(self.n_ranks, *transfers),))
+        members, size = self._members(first)
+        there = self._pairs(np.repeat(self.group_item[first], size), members)
+        held = np.isin(self._pairs(items, ranks), there, assume_unique=True)
+        travels = (home >= 0) & ~held
+        return self._transfers(home[travels], ranks[travels], items[travels])
+
+    def reduce_plan(self, sub_epoch: int) -> Plan:
+        """Messages that carry the copies of a sub-epoch's shared items to their owners."""
+        groups = self._groups[sub_epoch]
+        return self._from_owners(groups, groups).reversed()
+
+    def expand_plan(self, sub_epoch: int) -> Plan:
+        """Messages that carry a sub-epoch's items from their owners to the next users."""
+        groups = self._groups[sub_epoch]
+        return self._from_owners(groups, self.next_group[groups])
+
+    @cached_property
+    def _groups(self) -> list[np.ndarray]:
+        """The groups of each sub-epoch, rising."""
+        # looked for once, and plans are made of them alone: there may be as many sub-epochs as
+        # ranks, and most items are in few of them
+        order = np.argsort(self.group_sub_epoch, kind="stable")
+        sizes = np.bincount(self.group_sub_epoch, minlength=self.n_sub_epochs)
+        return np.split(order, np.cumsum(sizes)[:-1])
+
+    def _from_owners(self, groups: np.ndarray, others: np.ndarray) -> Plan:
+        """Messages that carry each group's item from its owner to the members of the other."""
+        members, size = self._members(others)
+        owners = np.repeat(self.group_owner[groups], size)
+        items = np.repeat(self.group_item[groups], size)
+        travels = owners != members
+        return self._transfers(owners[travels], members[travels], items[travels])
+
+    def _members(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The members of some groups, one group after the other, and how many each has."""
+        begin = self.group_pointer[groups]
+        size = self.group_pointer[groups + 1] - begin
+        offset = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
+        return self.group_ranks[np.repeat(begin, size) + offset], size
 
     def _pairs(self, items: np.ndarray, ranks: np.ndarray) -> np.ndarray:
         """A number for each (item, rank)."""
         return items * np.int64(self.n_ranks) + ranks
 
-    def _pairs_of(self, sharing: Any) -> np.ndarray:
-        return self._pairs(
-            np.repeat(np.arange(self.n_items), np.diff(sharing.pointer)), sharing.parts
-        )
-
-    def reduce_plan(self, sub_epoch: int) -> Plan:
-        """Messages that carry the copies of a sub-epoch's shared items to their owners."""
-        return reduce_plan(self._sharing(np.flatnonzero(self.group_sub_epoch == sub_epoch)))
-
-    def expand_plan(self, sub_epoch: int) -> Plan:
-        """Messages that carry a sub-epoch's items from their owners to the next users."""
-        return expand_plan(
-            self._sharing(np.flatnonzero(self.group_sub_epoch == sub_epoch), next_=True)
-        )
-
-    def _sharing(self, groups: np.ndarray, next_: bool = False) -> _Sharing:
-        """The members of some groups, or of their items' next groups, with the groups' owners."""
-        members = self.next_group[groups] if next_ else groups
-        size = self.group_size[members]
-        items = self.group_item[groups]
-        pointer = np.zeros(self.n_items + 1, np.int64)
-        pointer[items + 1] = size
-        np.cumsum(pointer, out=pointer)
-        offset = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
-        parts = self.group_ranks[np.repeat(self.group_pointer[members], size) + offset]
-        owners = np.full(self.n_items, -1, np.int32)
-        owners[items] = self.group_owner[groups]
-        return _Sharing(pointer, parts, owners, self.n_ranks)
+    def _transfers(self, source: np.ndarray, destination: np.ndarray, items: np.ndarray) -> Plan:
+        messages = Round.from_transfers(self.n_ranks, source, destination, items)
+        return Plan("expand", self.n_items, (messages,))
 
 
 def make_schedule(connectivity: Any, n_sub_epochs: int, random_state: int = 0) -> SubEpochSchedule:

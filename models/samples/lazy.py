@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.checks import refuse_masked
 from daskpart._floor.rank_tasks import RankCollection, Task, TaskRef
-from daskpart.containers.dask_blocks import gathered_by_part
+from daskpart.containers.dask_blocks import cut_by_part, gathered_by_part
 from daskpart.errors import InputError
 from daskpart.models.base.labels import with_missing
 from daskpart.models.base.problem import canonical_rows, held_by, refuse_times, scipy_rows
@@ -123,7 +123,7 @@ def split_chunk(
 ) -> list[Any]:
     """Rows of a chunk by their rank."""
     rows = checked_chunk(block, f"the chunk that begins at row {first}", columns)
-    return [rows[owner == rank] for rank in range(n_ranks)]
+    return [rows[own] for (own,) in cut_by_part(owner, n_ranks, np.arange(len(owner)))]
 
 
 def checked_chunk(block: Any, name: str, columns: NDArray[Any] | None = None) -> Any:

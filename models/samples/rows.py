@@ -28,6 +28,7 @@ from scipy.sparse import csr_array
 
 from daskpart._floor.hashing import GOLDEN, mixed_word
 from daskpart._floor.kernels import kernel
+from daskpart.containers.dask_blocks import cut_by_part
 from daskpart.models.base.examples_on_disk import StoredExamples
 from daskpart.readers.libsvm import Examples
 
@@ -301,7 +302,7 @@ def members_of_ranks(
     if shuffle:
         order = np.random.default_rng([random_state, 1]).permutation(n_samples)
     owner = np.arange(n_samples) % (n_ranks * batch_size) // batch_size
-    return [order[owner == rank] for rank in range(n_ranks)]
+    return [own for (own,) in cut_by_part(owner, n_ranks, order)]
 
 
 def order_of_epoch(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -121,3 +123,19 @@ def test_nothing_travels_on_one_rank(eta):
     schedule = make_schedule(connectivity, eta)
     assert schedule.staleness == 0
     assert all(schedule.expand_plan(t).total_rows == 0 for t in range(eta))
+
+
+def test_the_messages_of_a_sub_epoch_take_memory_for_its_own_items_alone():
+    n_items, n_ranks = 200_000, 8
+    items, parts = np.repeat([3, 70_000, n_items - 1], n_ranks), np.tile(np.arange(n_ranks), 3)
+    connectivity = Connectivity.from_pairs(items, parts, n_items, n_ranks)
+    schedule = make_schedule(connectivity, n_ranks)
+    schedule.reduce_plan(0)  # makes ready what all sub-epochs share
+    schedule.expand_plan(0)
+    tracemalloc.start()
+    plans = [schedule.reduce_plan(t) for t in range(n_ranks)]
+    plans += [schedule.expand_plan(t) for t in range(n_ranks)]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert sum(plan.total_rows for plan in plans) > 0
+    assert peak < n_items  # bytes
