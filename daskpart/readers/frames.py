@@ -176,8 +176,10 @@ def _refuse_lines(
     written: pandas.Series, delimiter: str, what: str, place: str, first_line: int
 ) -> None:
     """Refuse a name that goes on over cells of the next lines: their rows would be lost."""
-    for row, name in enumerate(written):
-        if isinstance(name, str) and "\n" in name and delimiter in name:
+    broken = written.str.contains("\n", regex=False, na=False)
+    for row in np.flatnonzero(broken).tolist():  # hardly any; a file may have 10^8 names
+        name = written.iloc[row]
+        if delimiter in name:
             start = name if len(name) <= 60 else name[:57] + "..."
             raise ReadError(
                 f"{place} {row + first_line} (blank lines not counted): the {what} {start!r} goes "

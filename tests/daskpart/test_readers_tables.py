@@ -415,3 +415,14 @@ def test_a_line_that_names_the_separator_to_excel_is_no_row(tmp_path: Path, mark
     path.write_bytes(path.read_bytes().replace(b"3", b"x"))
     with pytest.raises(ReadError, match=f"line {4 if header else 3}"):
         survey(path, label=2)
+
+
+def test_names_are_not_looked_through_one_by_one(tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "ratings.csv"
+    path.write_text("user,item,rating\nann,x,1\nbo,y,2\n")
+
+    def one_by_one(series):
+        raise AssertionError(f"{len(series)} cells one by one: a file may have 10^8 of them")
+
+    monkeypatch.setattr(pandas.Series, "__iter__", one_by_one)
+    assert daskpart.read(path).sizes == {"user": 2, "item": 2}
