@@ -85,8 +85,10 @@ def write_arrays(path: str | os.PathLike, arrays: dict[str, np.ndarray], header:
     """
     target = Path(path_text(path)).expanduser()
     suffix = checked_suffix(target)
-    full_header = {"format": _FORMAT, "checksums": _checksums(arrays), "content": plain(header)}
-    text = np.frombuffer(json.dumps(full_header).encode(), dtype=np.uint8)
+    full_header = {"format": _FORMAT, "checksums": _checksums(arrays), "content": header}
+    # once, as a long history is most of a checkpoint
+    written = json.dumps(full_header, default=_plain_scalar)
+    text = np.frombuffer(written.encode(), dtype=np.uint8)
     everything = {_HEADER: text, **arrays}
     objects = [name for name, array in everything.items() if array.dtype.hasobject]
     if objects:

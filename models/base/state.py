@@ -535,13 +535,15 @@ def _put(
 
 def _refuse_kinds(value: Any, name: str) -> None:
     """Refuse what JSON takes for a plain value and would give back as one."""
+    if type(value) in (str, int, float, bool) or isinstance(value, np.generic):
+        return  # first: every checkpoint holds all rows of the history
     if isinstance(value, Mapping):
         for key, each in value.items():
             _refuse_kinds(each, f"{name}: {key}")
     elif isinstance(value, list | tuple):
         for each in value:
             _refuse_kinds(each, name)
-    if isinstance(value, np.generic) or type(value) in (dict, list, tuple, str, int, float, bool):
+    if type(value) in (dict, list, tuple):
         return
     if isinstance(value, dict | list | str | int | float):
         raise InputError(
