@@ -71,8 +71,9 @@ def partition(
         k, from 1 to the number of data.
     n_blocks : int, optional
         Into how many random blocks the data are cut; one is in memory besides the data, or alone if
-        they are on disk. Fewer are better and slower. Default: 1, or what `memory_limit` asks, or 8
-        for each of several workers.
+        they are on disk. Fewer are better and slower. Default: 1, or as many as keep the lists of
+        one, 12 k bytes a datum, below 1 GiB; or what `memory_limit` asks, or 8 for each of several
+        workers.
     memory_limit : int or str, optional
         Bytes, like ``"500 MB"``. A libsvm or surveyed file is then never in memory whole: it is
         assigned over blocks in a temporary folder (below $TMPDIR), as many as the limit asks. For

@@ -33,6 +33,8 @@ _DATUM_BYTES = 48
 _READING_BYTES = 64 << 20  # of a MiB of text
 _READING_SURVEYED = 256 << 20  # of a block of a survey, up to 4 MiB
 _ROOM = 1.15  # random blocks are not of one size
+_LISTED_BYTES = 12  # of each part and datum of a block
+_MOST_LISTED = 1 << 30  # bytes of a block, where nothing is said of blocks or memory
 
 
 class Size(NamedTuple):
@@ -65,7 +67,8 @@ def blocks_of(
         blocks that are made already must be small enough.
     random_state : int
     usual : int
-        How many blocks a graph in memory is cut into, where nothing else is said.
+        How many blocks a graph in memory is cut into, where nothing else is said; more where the
+        lists of a block would take over 1 GiB.
 
     Raises
     ------
@@ -92,8 +95,11 @@ def blocks_of(
         if not graph.n_data:
             raise InputError("there are no data to assign: every row is a datum")
         if n_blocks is None:
+            listed = _LISTED_BYTES * n_parts * graph.n_data
             fitting = (
-                usual if limit is None else blocks_that_fit(_size_of_graph(graph), n_parts, limit)
+                max(usual, math.ceil(listed / _MOST_LISTED))
+                if limit is None
+                else blocks_that_fit(_size_of_graph(graph), n_parts, limit)
             )
             n_blocks = max(1, min(fitting, graph.n_data))
         if whole_number(n_blocks, "n_blocks", least=1) > graph.n_data:
@@ -148,7 +154,7 @@ def blocks_that_fit(size: Size, n_parts: int, limit: int) -> int:
     row = -(-n_parts // 8)
     fixed = size.reading + size.n_parameters * (3 * row + 8) + 16 * size.n_data
     of_blocks = (
-        size.n_edges * (_EDGE_BYTES + row) + size.n_data * (12 * n_parts + _DATUM_BYTES)
+        size.n_edges * (_EDGE_BYTES + row) + size.n_data * (_LISTED_BYTES * n_parts + _DATUM_BYTES)
     ) * _ROOM
     least = fixed + of_blocks / size.n_data
     if limit < least:

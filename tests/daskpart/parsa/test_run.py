@@ -168,6 +168,14 @@ def test_a_memory_limit_decides_the_number_of_blocks(path, matrix):
         partition(path, K, memory_limit="1 MB")
 
 
+def test_many_parts_of_many_data_are_no_table_of_both(matrix, monkeypatch):
+    """12 bytes for each of them: 6 GB for a million rows in 512 parts."""
+    monkeypatch.setattr("daskpart.parsa.sources._MOST_LISTED", 12 * K * 300)
+    assert partition(matrix, K).to_dict()["blocks"] == 3
+    assert partition(matrix, K, n_blocks=1).to_dict()["blocks"] == 1
+    assert partition(matrix, K, workers=2).to_dict()["blocks"] == 16
+
+
 def test_new_data_join_an_old_result(tmp_path):
     old, new = clustered(0), clustered(1)
     first = partition(old, K)
