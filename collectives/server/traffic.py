@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor import words
 from daskpart._floor.checks import one_of
-from daskpart._floor.tables import html_table, text_table
+from daskpart._floor.tables import ShownAsTable
 
 Matrix = NDArray[np.int64]
 _CLOCK_BYTES = 8
@@ -48,7 +48,7 @@ class RankOutcome(NamedTuple):
     staleness: Counter[int]
 
 
-class ServerReport:
+class ServerReport(ShownAsTable):
     """Traffic and waiting of a parameter server, over all its runs.
 
     Attributes
@@ -147,12 +147,7 @@ class ServerReport:
             "seconds blocked, mean": float(self.seconds_blocked.mean()),
         }
 
-    def __repr__(self) -> str:
-        return text_table(self._title(), self.to_dict())
-
-    def _repr_html_(self) -> str:
-        return html_table(self._title(), self.to_dict())
-
+    @property
     def _title(self) -> str:
         n_ranks, n_workers = len(self.places), len(set(self.places))
         ranks, workers = words.counted(n_ranks, "rank"), words.counted(n_workers, "worker")
