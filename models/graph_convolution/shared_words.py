@@ -49,8 +49,8 @@ patience : int or None, default=None
     weights of the best epoch.
 monitor : {"loss", "score", "both"}, default="loss"
     What `patience` looks at: the validation loss, as for GCN, the validation score, or both, as for
-    GAT: then it waits for either, and the best epoch is the last at which neither was worse than
-    ever before, and one of them better.
+    GAT: then it counts epochs in which neither was as good as ever before, and the best epoch is
+    the last at which neither was worse.
 symmetrize : bool, default=False
     Whether an edge counts both ways; where both are there, with the larger weight.
 first_product : {"auto", "kept", "each"}, default="auto"

@@ -82,10 +82,14 @@ class Layer(ABC):
     def first_weights(self, random: np.random.Generator, dtype: str) -> Weights:
         """Matrices uniform in ± √(6 / (rows + columns)) (Glorot and Bengio 2010), zeros else."""
         drawn = []
-        for shape in self.shapes.values():
-            bound = np.sqrt(6 / sum(shape)) if len(shape) > 1 else 0.0
+        for name, shape in self.shapes.items():
+            bound = np.sqrt(6 / self.rows_and_columns(name)) if len(shape) > 1 else 0.0
             drawn.append(random.uniform(-bound, bound, shape).astype(dtype))
         return drawn
+
+    def rows_and_columns(self, name: str) -> int:
+        """How many both are of a matrix of weights, which its first values are drawn by."""
+        return sum(self.shapes[name])
 
     # -- what travels ---
 

@@ -100,6 +100,10 @@ class GAT(Layer):
             "bias": (self.n_outputs,),
         }
 
+    def rows_and_columns(self, name: str) -> int:
+        """Of a head alone: each has matrices of its own, which stand side by side."""
+        return self.width // self.n_heads + (self.n_inputs if name == "weight" else 1)
+
     @property
     def extra_values(self) -> int:
         """The message, a copy of it before the halo, and scores."""
