@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from ._floor.distinct import distinct
 from ._floor.kernels import kernel
 from ._floor.sums import sums_by_key
 
@@ -27,12 +26,24 @@ def connect(
     return pairs.indptr.astype(np.int64), pairs.indices.astype(np.int32, copy=False), pairs.data
 
 
+@kernel
 def cost_by_differing_bits(pointer: NDArray, parts: NDArray, costs: NDArray) -> NDArray:
     """Sum of the costs of the items of each popcount(OR of the part numbers & ~AND of them)."""
-    touched = np.flatnonzero(np.diff(pointer))
-    starts = pointer[:-1][touched]
-    some, every = np.bitwise_or.reduceat(parts, starts), np.bitwise_and.reduceat(parts, starts)
-    return sums_by_key(np.bitwise_count(some & ~every), costs[touched], 32)
+    total = np.zeros(64, np.int64)
+    for item in range(len(pointer) - 1):
+        if pointer[item + 1] - pointer[item] < 2:
+            continue
+        some = np.int64(0)
+        every = np.int64(-1)
+        for pair in range(pointer[item], pointer[item + 1]):
+            some |= parts[pair]
+            every &= parts[pair]
+        differing, n_bits = some & ~every, 0
+        while differing != 0:
+            differing &= differing - 1
+            n_bits += 1
+        total[n_bits] += costs[item]
+    return total
 
 
 def least_loaded_owners(pointer: NDArray, parts: NDArray, n_parts: int) -> NDArray:
@@ -94,15 +105,32 @@ def give_to_least_loaded(
         load[best] += added[item]
 
 
+@kernel
 def expand_volume(
-    pointer: NDArray, parts: NDArray, owners: NDArray, n_parts: int
+    pointer: NDArray, parts: NDArray, owners: NDArray, by_owner: NDArray, n_parts: int
 ) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-    """Rows sent and received, messages sent and received by each rank as owners send to sharers."""
-    owner_of = np.repeat(owners, np.diff(pointer))
-    travels = parts != owner_of
-    rows = np.stack([owner_of[travels], parts[travels]])
-    between = distinct(rows[0].astype(np.int64) * n_parts + rows[1], n_parts**2)
-    send, receive, sent, received = (
-        np.bincount(ranks, minlength=n_parts) for ranks in (*rows, *np.divmod(between, n_parts))
-    )
-    return send, receive, sent, received
+    """Rows sent and received, messages sent and received by each rank when owners send to sharers.
+
+    `by_owner` lists the items in rising order of owner, so that one marker a rank finds the
+    distinct (owner, sharer) messages.
+    """
+    send = np.zeros(n_parts, np.int64)
+    receive = np.zeros(n_parts, np.int64)
+    messages_sent = np.zeros(n_parts, np.int64)
+    messages_received = np.zeros(n_parts, np.int64)
+    last_owner = np.full(n_parts, -1, np.int32)
+    for item in by_owner:
+        owner = owners[item]
+        if owner < 0:
+            continue
+        for pair in range(pointer[item], pointer[item + 1]):
+            part = parts[pair]
+            if part == owner:
+                continue
+            send[owner] += 1
+            receive[part] += 1
+            if last_owner[part] != owner:
+                last_owner[part] = owner
+                messages_sent[owner] += 1
+                messages_received[part] += 1
+    return send, receive, messages_sent, messages_received

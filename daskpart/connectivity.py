@@ -36,7 +36,7 @@ from ._floor.checks import (
 )
 from ._floor.sums import sums_by_key
 from ._floor.tables import ShownAsTable
-from ._incidence import group_pairs
+from ._incidence import group, group_pairs
 from .containers.dask_blocks import dask_inside, item_parts
 from .errors import InputError
 
@@ -353,8 +353,10 @@ class Connectivity(ShownAsTable):
                 "rank_volume needs owners: call with_random_owners(), with_packed_owners() "
                 "or with_owners(...) first"
             )
+        items = np.arange(self.n_items, dtype=np.int32)
+        _, by_owner = group(self.owners + np.int32(1), items, self.n_parts + 1)
         send, receive, sent, received = _metrics.expand_volume(
-            self.pointer, self.parts, self.owners, self.n_parts
+            self.pointer, self.parts, self.owners, by_owner, self.n_parts
         )
         if operation == "reduce":
             return RankVolume(operation, receive, send, received, sent)
