@@ -23,7 +23,7 @@ def one_of(value: object, name: str, allowed: Iterable[str]) -> str:
     """One of the words that are allowed; a list or an array, which `in` trips over, is none."""
     words = [*allowed]
     if not isinstance(value, str) or value not in words:
-        raise InputError(f"{name} is {value!r}: use one of {listed(words)}")
+        raise InputError(f"{name} is {value!r}: use one of {listed(words, str(value))}")
     return value
 
 
