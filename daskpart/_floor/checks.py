@@ -111,6 +111,12 @@ def _as_float(value: object) -> float:
         return math.nan
 
 
+def refuse_path(given: object, name: str, instead: str) -> None:
+    """InputError for a text where data is needed: the name of a file, say, or of a column."""
+    if isinstance(given, str | os.PathLike):
+        raise InputError(f"{name} is {os.fspath(given)!r}: give {instead}")
+
+
 def refuse_masked(values: object, what: str) -> None:
     """Refuse an array of which values are masked, as NumPy would unmask them (InputError)."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):

@@ -69,10 +69,14 @@ def not_read(data: Any, as_what: str, accepted: str) -> str:
         instead = "its compute(), "
     elif isinstance(data, str | os.PathLike):
         instead = "daskpart.read(path), "
+    elif hasattr(data, "adjacency") and hasattr(data, "nodes"):
+        instead = "networkx.to_scipy_sparse_array(graph), "
     elif hasattr(data, "data_vars"):  # an xarray.Dataset, whose to_pandas() takes no matrices
         instead = "one of its variables, "
     elif isinstance(data, tuple) and hasattr(data, "data"):  # Examples of a reader
         instead = "its data, "
     elif hasattr(data, "to_pandas"):
         instead = "its to_pandas(), "
-    return f"cannot read a {type(data).__qualname__} as a {as_what}; give {instead}{accepted}"
+    kind = type(data).__qualname__
+    article = "an" if kind[0].lower() in "aeio" else "a"
+    return f"cannot read {article} {kind} as a {as_what}; give {instead}{accepted}"

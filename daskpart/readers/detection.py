@@ -40,8 +40,17 @@ _CERTAIN_SUFFIXES = {
     ".metis": "metis",
 }  # fmt: skip
 _TABLE_SUFFIXES = {".csv", ".tsv", ".dat"}
-_FOREIGN_SUFFIXES = {".json", ".zip", ".tar", ".h5", ".npy", ".pkl"}
-_SPREADSHEETS = {".xlsx", ".xls", ".ods"}
+_AS_TABLE, _AS_EDGES, _AS_MATRIX = "CSV or Parquet", "an edge list", "a Matrix Market file"
+_NOT_READ = {  # as what to save a file instead, and who reads it
+    ".xlsx": (_AS_TABLE, "pandas.read_excel"), ".xls": (_AS_TABLE, "pandas.read_excel"),
+    ".ods": (_AS_TABLE, "pandas.read_excel"), ".json": (_AS_TABLE, "pandas.read_json"),
+    ".jsonl": (_AS_TABLE, "pandas.read_json(…, lines=True)"), ".h5": (_AS_TABLE, "pandas.read_hdf"),
+    ".feather": (_AS_TABLE, "pandas.read_feather"), ".pkl": (_AS_TABLE, "pandas.read_pickle"),
+    ".npy": (_AS_MATRIX, "numpy.load"), ".mat": (_AS_MATRIX, "scipy.io.loadmat"),
+    ".graphml": (_AS_EDGES, "networkx.read_graphml"), ".gml": (_AS_EDGES, "networkx.read_gml"),
+    ".gexf": (_AS_EDGES, "networkx.read_gexf"),
+}  # fmt: skip
+_ARCHIVES = {".zip", ".tar", ".tgz", ".7z"}
 _RATING_NAME = re.compile(r"rating|(^|\.)u\.data$|(^|\.)u[0-9ab]\.(base|test)$")
 _LIBSVM_LINE = re.compile(
     r"[+-]?[\d.]+(e[+-]?\d+)?(\s+qid:\d+)?(\s+\d+:\S+)*\s*(#.*)?", re.IGNORECASE
@@ -124,19 +133,16 @@ def detect(
     if certain is not None:
         return certain
     start = head(path, 64)
-    if suffix in _SPREADSHEETS:
-        raise ReadError(
-            f"{path}: spreadsheets are not read: save the table as CSV or Parquet, or give the "
-            "DataFrame that pandas.read_excel makes of it"
-        )
+    if suffix in _NOT_READ:
+        kind, reader = _NOT_READ[suffix]
+        told = f"save it as {kind}, or give what {reader} makes of it"
+        raise ReadError(f"{path}: {suffix} files are not read here: {told}")
     for magic, found in _MAGIC.items():
         if start.startswith(magic):
             return found
-    found_in_lines = (
-        None
-        if suffix in _FOREIGN_SUFFIXES
-        else _look_at(first_lines(path), name, table, columns_named)
-    )
+    if suffix in _ARCHIVES:
+        raise ReadError(f"{path}: archives are not read here: unpack it, and give the file inside")
+    found_in_lines = _look_at(first_lines(path), name, table, columns_named)
     if found_in_lines is None:
         raise ReadError(
             f"{path}: neither the name nor the first lines tell the format",

@@ -86,12 +86,20 @@ class SharedParameters(BaseEstimator):
             setattr(self, name, given[name])
 
 
+def _where_the_rate_goes(estimator: Any) -> str:
+    """Of a number as `learning_rate`, as other libraries have it: here that says how it moves."""
+    if not isinstance(getattr(estimator, "learning_rate", None), Real):
+        return ""
+    rate = next(name for name in ("initial_learning_rate", "eta0") if hasattr(estimator, name))
+    return f" The rate itself is {rate}."
+
+
 def check_parameters(estimator: Any) -> None:
     """Refuse parameters that their constraints do not allow (InputError)."""
     try:
         estimator._validate_params()
     except InvalidParameterError as error:
-        raise InputError(str(error)) from None
+        raise InputError(f"{error}{_where_the_rate_goes(estimator)}") from None
     for name, allowed in estimator._parameter_constraints.items():
         given = getattr(estimator, name, None)
         takes_bools = any(isinstance(each, str) and each in _TAKE_BOOLS for each in allowed)

@@ -12,7 +12,7 @@ from dask.base import is_dask_collection
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, issparse
 
-from daskpart._floor.checks import refuse_masked
+from daskpart._floor.checks import refuse_masked, refuse_path
 from daskpart.containers.coordinates import is_a
 from daskpart.errors import InputError
 from daskpart.readers.detection import is_number
@@ -194,6 +194,7 @@ def numbers_to_learn(y: Any) -> NDArray[np.float64]:
 
 def dense_targets(y: Any) -> Any:
     """A sparse y as NumPy has it, a table of several targets, say; another as it is."""
+    refuse_path(y, "y", "the targets themselves, one for each row")
     if is_a(y, "sparse", "SparseArray"):
         return y.todense()
     toarray = getattr(y, "toarray", None)  # of scipy

@@ -24,7 +24,6 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from daskpart._floor.blas import one_blas_thread
-from daskpart.containers.column_names import Columns
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
@@ -36,7 +35,6 @@ from daskpart.models.base.problem import check_components
 from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State
 from daskpart.models.matrix_factorization.growing import continues, joined
-from daskpart.models.matrix_factorization.pairs import item_positions
 from daskpart.models.matrix_factorization.problem import Ratings, as_events
 from daskpart.models.matrix_factorization.rank_data import fill_starting_rows
 from daskpart.models.matrix_factorization.recommending import (
@@ -259,7 +257,7 @@ class ImplicitFactorization(Recommender):
         """
         self._check_parameters()
         if getattr(self, "state_", None) is not None:
-            events = self._events(X)
+            events = self._entries(X)
             whole = joined(events, self.state_)
             if continues(whole, self.state_):
                 if validation is not None:
@@ -306,9 +304,8 @@ class ImplicitFactorization(Recommender):
         if self.nonnegative and self.solver != "cholesky":
             raise InputError('nonnegative=True needs solver="cholesky"')
 
-    def _events(self, X: Any) -> LabelledMatrix:
-        columns: Columns = (self.user, self.item, self.rating)
-        events = as_events(X, columns)
+    def _entries(self, X: Any) -> LabelledMatrix:
+        events = as_events(X, self._columns())
         most = float(self.alpha) * float(events.values.max())
         if most > float(np.finfo(np.float32).max):
             raise InputError(
@@ -318,7 +315,7 @@ class ImplicitFactorization(Recommender):
         return events
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Ratings:
-        problem = self._held_out(Ratings(self._events(X)), data, random_state, events=True)
+        problem = self._held_out(Ratings(self._entries(X)), data, random_state, events=True)
         if not self.regularization and self.solver != "cg" and not self.nonnegative:
             self._refuse_singular(problem.matrix)
         return problem
@@ -395,10 +392,6 @@ class ImplicitFactorization(Recommender):
         self.partition_, self.seen_ = plan.partition, seen_pattern(problem.matrix)
         if hasattr(self, "new_rows_distance_"):  # of an earlier call
             del self.new_rows_distance_
-
-    def _new_rows(self, X_new: Any) -> tuple[LabelledMatrix, np.ndarray]:
-        matrix = self._events(X_new)
-        return matrix, item_positions(matrix, self._fitted())
 
     def _solve(self, matrix: LabelledMatrix, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows of new users, solved exactly; no biases."""

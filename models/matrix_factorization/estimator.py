@@ -20,7 +20,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from daskpart.containers.matrix import as_matrix
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_shared_words, with_words_of_fit
@@ -330,7 +329,7 @@ class MatrixFactorization(Recommender):
         """
         if as_fitted(self, "loss").loss == "bpr":
             return self._ndcg(X, unknown)
-        matrix = as_matrix(X, self._columns())
+        matrix = self._entries(X)
         predicted = self._predicted(*entry_positions(matrix, self._fitted(), unknown), unknown)
         errors = np.subtract(matrix.values, predicted, dtype=np.float64)
         if unknown == "nan":

@@ -9,6 +9,7 @@ Users and items are named by their labels everywhere; where the ratings had none
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +25,7 @@ from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.labels import as_output
 
 from .fold_in import solve_rows
-from .pairs import entry_positions, is_pairs, item_positions, pair_positions
+from .pairs import entry_positions, is_pairs, item_positions, pair_positions, refuse_one_side
 from .predicting import checked_clip, predictions
 from .state import MFState
 
@@ -112,6 +113,7 @@ class FactorModel(ComponentModel):
         state = self._fitted()
         if is_pairs(pairs):
             return self._predicted(*pair_positions(pairs, state, unknown, self._columns()), unknown)
+        refuse_one_side(pairs)
         matrix = as_matrix(pairs)
         values = self._predicted(*entry_positions(matrix, state, unknown), unknown)
         return _same_kind(pairs, matrix, values)
@@ -121,9 +123,10 @@ class FactorModel(ComponentModel):
 
         Parameters
         ----------
-        X_new : container
-            Ratings by new users of items that the model knows; any container that `fit` takes.
-            Items are matched by label where both have labels, else by position.
+        X_new : container, or dict
+            Ratings by new users of items that the model knows; any container that `fit` takes, or
+            of one new user a dict item → rating. Items are matched by label where both have labels,
+            else by position.
 
         Returns
         -------
@@ -159,8 +162,14 @@ class FactorModel(ComponentModel):
         return predicted if ends is None else np.clip(predicted, *ends, out=predicted)
 
     def _new_rows(self, X_new: Any) -> tuple[LabelledMatrix, np.ndarray]:
-        matrix = as_matrix(X_new, self._columns())
+        if isinstance(X_new, Mapping):
+            X_new = [(0, item, rating) for item, rating in X_new.items()]
+        matrix = self._entries(X_new)
         return matrix, item_positions(matrix, self._fitted())
+
+    def _entries(self, X: Any) -> LabelledMatrix:
+        """What is learned from, of any container, checked."""
+        return as_matrix(X, self._columns())
 
     def _solve(self, matrix: LabelledMatrix, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         fitted = as_fitted(self, "regularization", "biases", "nonnegative")

@@ -7,6 +7,7 @@ sparse container with or without labels          ──►  the same, one for ea
 from __future__ import annotations
 
 import warnings
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,14 @@ def is_pairs(data: Any) -> bool:
     import pandas as pd  # here, as ranks import this module
 
     return isinstance(data, pd.DataFrame | np.ndarray | list | tuple) or is_dask_frame(data)
+
+
+def refuse_one_side(data: Any) -> None:
+    """Refuse a name by itself, and the names of one side: ``predict(user, item)`` (InputError)."""
+    is_name = isinstance(data, str | Number)
+    if is_name or getattr(data, "ndim", 2) < 2:
+        told = repr(data) if is_name else f"a {type(data).__qualname__} of one dimension"
+        raise InputError(f"{told} does not list pairs; {_ALLOWED}.")
 
 
 def pair_positions(

@@ -141,8 +141,8 @@ class Recommender(FactorModel):
 
         Parameters
         ----------
-        X_new : container
-            Ratings; one row a new user, as for `transform`.
+        X_new : container, or dict
+            Ratings; one row a new user, or of one user a dict item → rating, as for `transform`.
         n : int, default=10
         exclude_seen : bool, default=True
             Leave out the items rated in `X_new`.

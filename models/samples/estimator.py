@@ -21,7 +21,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from daskpart._floor.checks import refuse_masked
+from daskpart._floor.checks import refuse_masked, refuse_path
 from daskpart.collectives import PerRank
 from daskpart.collectives.topk import Compressor
 from daskpart.errors import InputError
@@ -438,8 +438,10 @@ def _names_of(file: ExamplesFile) -> Any:
 def plain_rows(X: Any) -> Any:
     """Rows of pydata/sparse, alone or in a DataArray, as scipy has them; others as they are.
 
-    InputError for dates, durations, masked values, and values other than 0 that are not stored.
+    InputError for the name of a file, dates, durations, masked values, and values other than 0 that
+    are not stored.
     """
+    refuse_path(X, "X", "rows in memory, or a file as daskpart.readers.survey(path) with y=None")
     refuse_times(X)
     refuse_masked(X, "features")
     array = held_by(X)

@@ -485,13 +485,6 @@ def test_columns_that_are_named_tell_a_table_of_many(tmp_path, how, words):
             daskpart.read(path, **how)
 
 
-def test_a_spreadsheet_is_told_what_to_do(tmp_path):
-    path = tmp_path / "ratings.xlsx"
-    path.write_bytes(b"PK\x03\x04")  # a zip, as .npz is
-    with pytest.raises(ReadError, match=r"CSV or Parquet, or give .* pandas.read_excel"):
-        daskpart.read(path)
-
-
 def test_text_that_is_not_utf8_is_named_with_what_to_do(tmp_path):
     path = tmp_path / "ratings.csv"
     path.write_bytes("user,item,rating\nZoë,Käse,3\n".encode("latin-1"))

@@ -463,7 +463,7 @@ def test_the_queries_of_a_ranking_are_passed_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("x.txt", "1 2 3\n"), ("x", "1 2 3 4 5\n"), ("x.json", "2 3\n"), ("x.txt", "once upon\n")],
+    [("x.txt", "1 2 3\n"), ("x", "1 2 3 4 5\n"), ("x.txt", "once upon\n")],
 )
 def test_what_cannot_be_told_is_asked(tmp_path: Path, name: str, text: str) -> None:
     with pytest.raises(ReadError, match=r"give format= one of 'ratings'.*'adjacency'.*'libsvm'"):
@@ -557,4 +557,19 @@ def test_a_matrix_in_an_archive_has_no_more_rows_than_it_fills(tmp_path: Path, s
     path = tmp_path / "tall.npz"
     save(path, sp.coo_array(([1.0], ([5], [1])), shape=(2**40, 2)))
     with pytest.raises(ReadError, match="1099511627776 rows for 1 entries"):
+        daskpart.read(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("ratings.xlsx", "save it as CSV or Parquet, or give what pandas.read_excel"),
+        ("ratings.json", "pandas.read_json"), ("g.graphml", "an edge list.* networkx.read_graphml"),
+        ("ratings.tar.gz", "unpack it"),
+    ],
+)  # fmt: skip
+def test_what_is_not_read_is_told_what_to_do(tmp_path, name, words):
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(b"PK") if ".gz" in name else b"PK\x03\x04")  # a zip, as .npz is
+    with pytest.raises(ReadError, match=words):
         daskpart.read(path)

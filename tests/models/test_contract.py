@@ -224,6 +224,13 @@ def test_a_bool_is_no_number(case):
                 case.make().set_params(**{name: True}).fit(*case.data())
 
 
+def test_a_number_as_the_schedule_of_the_rate_is_told_where_it_goes(case):
+    if not hasattr(case.make(), "learning_rate"):
+        pytest.skip("no rate")
+    with pytest.raises(InputError, match=r"Got 0\.01 .*The rate itself is (initial_learn|eta0)"):
+        case.make(learning_rate=0.01).fit(*case.data())
+
+
 def test_ranks_that_are_not_said_are_those_of_the_partition(case):
     partition = case.make().plan(*case.data()).partition
     if partition is None or not hasattr(case.make(), "partitioner"):

@@ -225,7 +225,8 @@ def test_unknown_users_and_items_are_named(model, plain_model):
 
 
 def test_what_is_not_pairs_is_refused(model):
-    for wrong in (np.zeros((2, 3)), np.zeros(4), [("ann", 10, 3)], ["ab"], [1, 2]):
+    one_side = ("ann", 3, np.int64(3), pd.Series(["ann"]), ["ab"], [1, 2])
+    for wrong in (np.zeros((2, 3)), np.zeros(4), [("ann", 10, 3)], *one_side):
         with pytest.raises(InputError, match=r"pair.*give pairs as an array of shape \(n, 2\)"):
             model.predict(wrong)
     with pytest.raises(InputError, match="no columns 'person' and 'film': it has a, b, c, d"):
@@ -484,6 +485,9 @@ def test_recommend_new_is_recommend_with_the_solved_row(model):
     expected = np.sort(scores[[0, 2, 3, 4, 5]])[::-1]
     np.testing.assert_allclose(result["score"], expected, rtol=1e-5)
     assert len(model.recommend_new(frame, n=7, exclude_seen=False)) == 7
+    of_a_dict = model.recommend_new({70: 5, 20: 1}, n=7)
+    pd.testing.assert_frame_equal(of_a_dict, result.assign(person=0))
+    assert (model.transform({70: 5, 20: 1}).values == row.values).all()
 
 
 def test_scikit_learn_sees_a_sparse_unsupervised_estimator(model):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 import dask.array
 import numpy as np
@@ -13,6 +14,7 @@ import sparse
 import xarray
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.inspection import permutation_importance
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, train_test_split
@@ -158,6 +160,23 @@ TABLES = {
         "mlp numbers": partial(MLPRegressor, (3,), tol=1),
     }.items()
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["lbfgs", "mlp"])
+@pytest.mark.parametrize("path", ["rows.csv", Path("rows.csv")])
+def test_the_name_of_a_file_is_no_data(name, path):
+    X, y = np.eye(4), np.array([0, 1, 0, 1])
+    model = clone(MODELS[name]).fit(X, y)
+    calls = (
+        lambda: clone(model).fit(path, y), lambda: clone(model).fit(path), lambda: model.plan(path),
+        lambda: model.predict(path), lambda: model.score(path, y),
+        lambda: clone(model).fit(X, y, eval_set=(path, y)),
+    )  # fmt: skip
+    for call in calls:
+        with pytest.raises(InputError, match=r"X is 'rows\.csv': give rows.*survey\(path\)"):
+            call()
+    with pytest.raises(InputError, match=r"y is 'label': give the targets themselves"):
+        clone(model).fit(X, "label")
 
 
 @pytest.mark.parametrize("several", [False, True])

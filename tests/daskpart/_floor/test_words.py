@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse
 import sparse
 import xarray
+from networkx import Graph
 
 from daskpart._floor.words import not_read, plural
 from daskpart.containers.matrix import as_matrix
@@ -39,7 +40,8 @@ def test_frames_of_other_libraries_go_by_pandas() -> None:
         not_read(Frame(), "graph", "edges")
         == "cannot read a Frame as a graph; give its to_pandas(), edges"
     )
-    assert not_read(3, "graph", "edges") == "cannot read a int as a graph; give edges"
+    assert not_read(3, "graph", "edges") == "cannot read an int as a graph; give edges"
+    assert "give networkx.to_scipy_sparse_array(graph), a" in not_read(Graph(), "matrix", "a")
 
 
 def test_results_of_readers_are_told_what_in_them_is_read() -> None:

@@ -125,7 +125,7 @@ def test_files(tmp_path: Path) -> None:
     [
         (np.ones((2, 2)), r"sparse.COO.from_numpy\(array\) keeps"),
         ("[1]", "no such file"),
-        (3, "cannot read a int"),
+        (3, "cannot read an int"),
         (dask.array.ones((2, 2, 2)), "dense chunks"),
         (sparse.COO([[0]], [1.0], shape=(2,)), r"shape \(2,\) was given: give one of two modes"),
         (sparse.COO([[0], [0]], [1.0], shape=(1, 2**31)), "each mode may be 0 to 2147483647 long"),
