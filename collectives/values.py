@@ -27,7 +27,22 @@ if TYPE_CHECKING:
     from .communicator import Communicator
 
 
-class PerRank:
+class OnRanks:
+    """What stands for values that lie on ranks: it can't be looked at, pickled or copied."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> Any:
+        raise is_no_part_of_a_value(self)
+
+    def __bool__(self) -> bool:
+        raise InputError(
+            f"A {type(self).__name__} is neither true nor false, as it lies on the ranks: branch "
+            "on the result() of a replicated value, which fold and allreduce give."
+        )
+
+
+class PerRank(OnRanks):
     """One value a rank, held where the transport holds it; made by a `Communicator`."""
 
     __slots__ = ("__weakref__", "borrowed", "communicator", "content", "spent")
@@ -38,15 +53,12 @@ class PerRank:
         self.borrowed = borrowed  # the caller still holds these objects: copy before overwriting
         self.spent = False
 
-    def __reduce__(self) -> Any:
-        raise is_no_part_of_a_value(self)
-
     def __repr__(self) -> str:
         note = ", spent" if self.spent else ""
         return f"<{type(self).__name__} of {counted(self.communicator.n_ranks, 'rank')}{note}>"
 
 
-class Replicated:
+class Replicated(OnRanks):
     """A small value that every rank holds; `result` gives it as plain Python."""
 
     __slots__ = ("__weakref__", "communicator", "content")
@@ -59,9 +71,6 @@ class Replicated:
     def result(self) -> Any:
         """The value, as a copy; waits for it where the transport is lazy. Equal on every rank."""
         return duplicate(self.communicator._result(self.content))
-
-    def __reduce__(self) -> Any:
-        raise is_no_part_of_a_value(self)
 
     def __repr__(self) -> str:
         return f"<Replicated on {counted(self.communicator.n_ranks, 'rank')}>"

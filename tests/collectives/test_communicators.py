@@ -429,6 +429,8 @@ def test_what_ranks_hold_is_no_part_of_another_value(make_communicator):
     for part in (values, communicator.replicated(3)):
         with pytest.raises(InputError, match="can't be part of a value that is handed out"):
             communicator.replicated({"part": part})
+        with pytest.raises(InputError, match="is neither true nor false, as it lies on the ranks"):
+            bool(part)
     with LocalCommunicator(2) as local:
         lists = local.values([[values], [values]])
         with pytest.raises(InputError, match="can't be part of a value that is handed out"):
