@@ -38,12 +38,12 @@ class KWayState(NamedTuple):
     several: np.ndarray  # int32[slots of long nets]: exclusive-or of those pins
     vacant: int  # slot_part of a slot that is not in use
     ceiling: int  # the most that the nets of a vertex cost together
-    penalty: np.ndarray  # amounts[n_vertices], as the costs of the level
-    benefit: np.ndarray  # amounts: see `gain_table.with_gain_table`; empty before
+    penalty: np.ndarray  # costs[n_vertices]: int16 where the ceiling fits, else as the level's
+    benefit: np.ndarray  # costs: see `gain_table.with_gain_table`; empty before
     dense: bool  # whether `benefit` has an entry for every vertex and part
-    row: np.ndarray  # amounts[n_parts]: benefits of the vertex at hand; see `gain_table.connect`
+    row: np.ndarray  # costs[n_parts]: benefits of the vertex at hand; see `gain_table.connect`
     listed: np.ndarray  # int32[n_parts]: the parts whose entry is not 0
-    key: np.ndarray  # amounts[n_vertices]: what the heap goes by
+    key: np.ndarray  # costs[n_vertices]: what the heap goes by
     heap: np.ndarray  # int32[n_vertices]
     size: np.ndarray  # int64[1]
     place: np.ndarray  # int32[n_vertices]
@@ -180,7 +180,9 @@ def k_way_state(
     n_slots = int(pointer[-1])
     names = name_type(n_parts)
     first_long = int(pointer[np.searchsorted(np.diff(level.net_pointer), SHORT, side="right")])
-    costs = level.net_costs.dtype
+    ceiling = int(reach(level).max(initial=0))
+    # half the memory of a table, which is most of all, for one more type to compile
+    costs = np.int16 if ceiling < 2**15 else level.net_costs.dtype
     parts = KWayState(
         part=part.astype(names, copy=False),
         weight=np.zeros(n_parts, np.int64),
@@ -191,7 +193,7 @@ def k_way_state(
         many=np.zeros(n_slots - first_long, np.uint32),
         several=np.zeros(n_slots - first_long, np.int32),
         vacant=n_parts,
-        ceiling=int(reach(level).max(initial=0)),
+        ceiling=ceiling,
         penalty=np.zeros(n, costs),
         benefit=np.zeros(0, costs),
         dense=True,

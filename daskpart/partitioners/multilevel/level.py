@@ -227,8 +227,8 @@ def _count_parts(net_pointer, pins, part, seen, found):
 def connectivities(
     net_pointer: np.ndarray, pins: np.ndarray, part: np.ndarray, n_parts: int
 ) -> np.ndarray:
-    """Return λ of every net, int64[n_nets]: how many of the parts it touches."""
-    found = np.zeros(net_pointer.size - 1, np.int64)
+    """Return λ of every net, int32[n_nets]: how many of the parts it touches."""
+    found = np.zeros(net_pointer.size - 1, np.int32)
     # one type each: the kernel is compiled once (and a read-only array is another type to numba)
     pointer = np.require(net_pointer, np.int32, "W")
     part = np.asarray(part, np.int32)
