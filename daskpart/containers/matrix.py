@@ -219,8 +219,10 @@ def as_frame(data: Any) -> Any:
     """A pandas or Dask DataFrame as it is, a list of records as a pandas one; None for the rest."""
     if is_a(data, "pandas", "DataFrame") or is_dask_frame(data):
         return data
-    if not isinstance(data, list) or not data:
+    if not isinstance(data, list):
         return None
+    if not data:
+        raise InputError("the list is empty: there are no records in it")
     kinds = {tuple: 2, list: 3, dict: 2}  # a list of lists of two may be anything
     kind: Any = next((each for each in kinds if isinstance(data[0], each)), None)
     least = kinds.get(kind, 0)

@@ -263,6 +263,7 @@ BAD_VALUES = scipy.sparse.coo_array(([1.0, np.inf, np.nan], ([0, 2, 1], [0, 3, 1
 BAD = {
     "dense": (np.eye(3), "dense array of shape .3, 3."),
     "list": ([[1, 2]], "no list of records"),
+    "no records": ([], "the list is empty"),
     "a path": (
         "ratings.csv",
         r"cannot read a str as a sparse matrix; give daskpart.read\(path\), ",
