@@ -10,6 +10,7 @@ import pytest
 WARM_UP = "from daskpart._warm_up import warm_up; assert warm_up() > 0"
 USE = """
 import warnings
+from dataclasses import replace
 warnings.simplefilter("ignore")
 import daskpart
 from daskpart._floor.kernels import compile_seconds
@@ -17,6 +18,8 @@ counts = daskpart.datasets.load_python_source()["counts"]
 for n_parts in (3, 70):
     daskpart.partition(counts, n_parts)
     daskpart.partition(counts, n_parts, "power")
+nets = daskpart.Hypergraph.column_net(counts)
+daskpart.partition(replace(nets, net_costs=40_000 * nets.net_costs), 3)
 daskpart.MatrixFactorization(8, n_ranks=3).fit(counts)
 daskpart.ImplicitFactorization(8, n_ranks=3, max_iter=2).fit(counts)
 X, y = counts.data.to_scipy_sparse().tocsr()[:90, :200], [0, 1, 2] * 30
