@@ -126,7 +126,7 @@ def test_nothing_travels_on_one_rank(eta):
 
 
 def test_the_messages_of_a_sub_epoch_take_memory_for_its_own_items_alone():
-    n_items, n_ranks = 200_000, 8
+    n_items, n_ranks = 2_000_000, 8  # beside them what other threads take is little
     items, parts = np.repeat([3, 70_000, n_items - 1], n_ranks), np.tile(np.arange(n_ranks), 3)
     connectivity = Connectivity.from_pairs(items, parts, n_items, n_ranks)
     schedule = make_schedule(connectivity, n_ranks)
