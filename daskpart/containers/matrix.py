@@ -204,7 +204,7 @@ def stored_triples(data: Any, columns: Columns, may_count: bool) -> tuple[Any, .
         return tuple(getattr(data, each.name) for each in fields(data))
     if is_a(data, "xarray", "DataArray"):
         return xarray_triples(data)
-    frame = as_frame(data)
+    frame = as_frame(data, columns)
     if frame is not None:
         return frame_triples(frame, columns, may_count)
     if is_a(data, "dask.array", "Array"):
@@ -215,8 +215,11 @@ def stored_triples(data: Any, columns: Columns, may_count: bool) -> tuple[Any, .
 _RECORD = ("user", "item", "rating", "timestamp")
 
 
-def as_frame(data: Any) -> Any:
-    """A pandas or Dask DataFrame as it is, a list of records as a pandas one; None for the rest."""
+def as_frame(data: Any, columns: Columns) -> Any:
+    """A pandas or Dask DataFrame as it is, a list of records as a pandas one; None for the rest.
+
+    Records without names have the columns that are asked for, in their order.
+    """
     if is_a(data, "pandas", "DataFrame") or is_dask_frame(data):
         return data
     if not isinstance(data, list):
@@ -236,7 +239,8 @@ def as_frame(data: Any) -> Any:
         )
     import pandas
 
-    frame = pandas.DataFrame(data, columns=None if named else [*_RECORD[:length]])
+    own = [asked or name for asked, name in zip((*columns, None), _RECORD, strict=True)]
+    frame = pandas.DataFrame(data, columns=None if named else own[:length])
     refuse_dense_rows(data, frame.iloc[:, :2])
     return frame
 

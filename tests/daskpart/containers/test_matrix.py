@@ -363,7 +363,11 @@ def test_a_column_of_a_frame_is_what_its_name_says():
 
 
 def test_lists_of_records():
-    assert_is_the_table(as_matrix([("b", 2, 3.0), ("a", 1, 4.0), ("b", 1, 5.0)]))
+    records = [("b", 2, 3.0), ("a", 1, 4.0), ("b", 1, 5.0)]
+    assert_is_the_table(as_matrix(records))
+    named = as_matrix(records, ("who", None, "how"))
+    assert_is_the_table(named)
+    assert (named.row_name, named.column_name) == ("who", "item")
     assert_is_the_table(
         as_matrix(TABLE.set_axis(["user", "item", "rating"], axis=1).to_dict("records"))
     )
