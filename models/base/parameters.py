@@ -25,6 +25,7 @@ POSITIVE = Interval(Real, 0, inf, closed="neither")
 SHARE = Interval(Real, 0, 1, closed="left")  # of what some is held out of, or dropped from
 RANKS = Interval(Integral, 1, 1 << 16, closed="both")  # of more the plan alone fills the memory
 _TAKE_BOOLS = ("boolean", "verbose")
+_RATES = ("initial_learning_rate", "eta0")  # as factorizations and graph networks say, and others
 
 
 class SharedParameters(BaseEstimator):
@@ -86,12 +87,13 @@ class SharedParameters(BaseEstimator):
             setattr(self, name, given[name])
 
 
-def _where_the_rate_goes(estimator: Any) -> str:
-    """Of a number as `learning_rate`, as other libraries have it: here that says how it moves."""
-    if not isinstance(getattr(estimator, "learning_rate", None), Real):
-        return ""
-    rate = next(name for name in ("initial_learning_rate", "eta0") if hasattr(estimator, name))
-    return f" The rate itself is {rate}."
+def _with_the_rate(message: str, estimator: Any) -> str:
+    """What is refused; of a number as `learning_rate`, which here says how the rate moves, more."""
+    rate = next((name for name in _RATES if hasattr(estimator, name)), None)
+    is_number = isinstance(getattr(estimator, "learning_rate", None), Real)
+    if is_number and rate is not None and message.startswith("The 'learning_rate' parameter"):
+        return f"{message} The rate itself is {rate}."
+    return message
 
 
 def check_parameters(estimator: Any) -> None:
@@ -99,7 +101,7 @@ def check_parameters(estimator: Any) -> None:
     try:
         estimator._validate_params()
     except InvalidParameterError as error:
-        raise InputError(f"{error}{_where_the_rate_goes(estimator)}") from None
+        raise InputError(_with_the_rate(str(error), estimator)) from None
     for name, allowed in estimator._parameter_constraints.items():
         given = getattr(estimator, name, None)
         takes_bools = any(isinstance(each, str) and each in _TAKE_BOOLS for each in allowed)

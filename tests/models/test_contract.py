@@ -24,6 +24,7 @@ from daskpart.collectives.transports.threads import ThreadsCommunicator
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 from daskpart.models.base import trainer
 from daskpart.models.base.callbacks import EarlyStopping, EpochCallback
+from daskpart.models.base.parameters import SharedParameters, check_parameters
 from daskpart.models.base.state import same_bits
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -229,6 +230,17 @@ def test_a_number_as_the_schedule_of_the_rate_is_told_where_it_goes(case):
         pytest.skip("no rate")
     with pytest.raises(InputError, match=r"Got 0\.01 .*The rate itself is (initial_learn|eta0)"):
         case.make(learning_rate=0.01).fit(*case.data())
+
+
+def test_a_number_may_be_the_rate_of_a_model_of_ones_own():
+    class Own(SharedParameters):
+        learning_rate = 0.1
+
+        def __init__(self, max_iter=0):
+            self.max_iter = max_iter
+
+    with pytest.raises(InputError, match=r"^The 'max_iter' parameter of Own .* Got 0 instead\.$"):
+        check_parameters(Own())
 
 
 def test_ranks_that_are_not_said_are_those_of_the_partition(case):
