@@ -126,16 +126,18 @@ def test_nothing_travels_on_one_rank(eta):
 
 
 def test_the_messages_of_a_sub_epoch_take_memory_for_its_own_items_alone():
-    n_items, n_ranks = 2_000_000, 8  # beside them what other threads take is little
+    n_items, n_ranks = 200_000, 8
     items, parts = np.repeat([3, 70_000, n_items - 1], n_ranks), np.tile(np.arange(n_ranks), 3)
     connectivity = Connectivity.from_pairs(items, parts, n_items, n_ranks)
-    schedule = make_schedule(connectivity, n_ranks)
-    schedule.reduce_plan(0)  # makes ready what all sub-epochs share
-    schedule.expand_plan(0)
-    tracemalloc.start()
-    plans = [schedule.reduce_plan(t) for t in range(n_ranks)]
-    plans += [schedule.expand_plan(t) for t in range(n_ranks)]
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert sum(plan.total_rows for plan in plans) > 0
-    assert peak < n_items  # bytes
+    peaks = []
+    for _ in range(3):  # the least: other threads of this process take memory now and then
+        schedule = make_schedule(connectivity, n_ranks)
+        schedule.reduce_plan(0)  # makes ready what all sub-epochs share
+        schedule.expand_plan(0)
+        tracemalloc.start()
+        plans = [schedule.reduce_plan(t) for t in range(n_ranks)]
+        plans += [schedule.expand_plan(t) for t in range(n_ranks)]
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert sum(plan.total_rows for plan in plans) > 0
+    assert min(peaks) < n_items  # bytes

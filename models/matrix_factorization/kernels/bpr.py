@@ -191,8 +191,7 @@ def bpr(
     n_bytes = 4 * user.shape[1]
     first_user, first_item = user.ctypes.data, item.ctypes.data
     share = np.float32(1.0) / np.float32(n_components)
-    one = np.float32(1.0)
-    loss = 0.0
+    one, loss = np.float32(1.0), 0.0
     for t in range(rows.size):
         ahead = min(t + RATINGS_AHEAD, rows.size - 1)
         fetch_ahead(user, item, rows, columns, ahead)

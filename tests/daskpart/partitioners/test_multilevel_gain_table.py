@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from daskpart._floor.kernels import kernel
 from daskpart.hypergraph import Hypergraph
-from daskpart.partitioners.multilevel import k_way, refinement
+from daskpart.partitioners.multilevel import MultilevelEngine, k_way, refinement
 from daskpart.partitioners.multilevel.compressed import level_of
 from daskpart.partitioners.multilevel.gain_table import best_move, entry, move_part, with_gain_table
 from daskpart.partitioners.multilevel.k_way import KWayState, find, k_way_state, pins_in
@@ -154,3 +156,19 @@ def test_a_search_by_a_folded_table_is_never_worse_and_keeps_balance(seed, n_par
     np.testing.assert_array_equal(better, again)
     assert np.bincount(better, level.weights, minlength=n_parts).max() <= weights.max()
     assert cost(level, better, n_parts) < cost(level, part, n_parts)
+
+
+@pytest.mark.parametrize("n_parts", [4, 40])
+def test_large_costs_are_cut_as_small_ones_are(n_parts):
+    """Their tables are of another type; a power of two changes no comparison."""
+    rng = np.random.default_rng(n_parts)
+    pins, costs = rng.integers(0, 900, 4000), rng.integers(1, 9, 1000)
+    nets = Hypergraph.from_nets(np.arange(0, 4001, 4), pins, 900, None, costs)
+    found, kinds = [], []
+    for each in (nets, replace(nets, net_costs=costs << 13)):
+        part = np.asarray(MultilevelEngine().partition(each, n_parts), np.int32)
+        level = with_transpose(level_of(each))
+        kinds.append(k_way_state(level, part, n_parts, np.zeros(900, np.bool_), 0).penalty.dtype)
+        found.append(part)
+    assert kinds == [np.int16, np.int32]
+    np.testing.assert_array_equal(*found)
