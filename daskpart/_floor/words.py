@@ -75,8 +75,12 @@ def not_read(data: Any, as_what: str, accepted: str) -> str:
         instead = "one of its variables, "
     elif isinstance(data, tuple) and hasattr(data, "data"):  # Examples of a reader
         instead = "its data, "
+    elif "LazyFrame" in kinds:  # of polars
+        instead = "its collect(), "
     elif hasattr(data, "to_pandas"):
         instead = "its to_pandas(), "
+    elif hasattr(data, "toPandas"):  # of Spark, where any attribute is a column
+        instead = "its toPandas(), "
     kind = type(data).__qualname__
     article = "an" if kind[0].lower() in "aeio" else "a"
     return f"cannot read {article} {kind} as a {as_what}; give {instead}{accepted}"

@@ -4,7 +4,7 @@
     sparse.COO, sparse.GCXS ───┤
     Dask array of such chunks ─┼─▶  LabelledMatrix: rows, columns, values, labels
     xarray.DataArray of such ──┤        sorted by row, then column; no position twice
-    pandas, Dask DataFrame ────┤
+    pandas, polars, Dask table ┤
     list of records ───────────┘
 
 What is stored is known, a stored zero too, also −0.0; what is not stored is unknown. A dense array
@@ -45,6 +45,7 @@ from .coordinates import (
     scipy_entries,
     stable_order,
 )
+from .tables import from_arrow, is_dask_frame
 
 if TYPE_CHECKING:
     import pandas
@@ -53,8 +54,8 @@ if TYPE_CHECKING:
 _LARGEST_INDEX = np.iinfo(np.int32).max
 _ACCEPTED = (
     "scipy.sparse, sparse.COO, sparse.GCXS, a Dask array of sparse chunks, an xarray.DataArray of "
-    "any of these, a pandas or Dask DataFrame with the columns (user, item, rating), or a list of "
-    "such records"
+    "any of these, a DataFrame (pandas, Dask, polars, Arrow) with the columns (user, item, "
+    "rating), or a list of such records"
 )
 
 
@@ -152,8 +153,8 @@ def as_matrix(
         whose dimensions become names; a `pandas.DataFrame` with the columns ``user``, ``item``,
         ``rating`` (or such as userId, movie_id and stars; further columns are ignored), or else
         with exactly three columns in that order, and perhaps a timestamp behind them; a Dask
-        DataFrame of that kind, of which these columns are computed; a list of such records (tuples
-        or dicts); a `LabelledMatrix`, given back as it is.
+        DataFrame of that kind, of which these columns are computed; one of polars, pyarrow or
+        DuckDB; a list of such records (tuples or dicts); a `LabelledMatrix`, given back as it is.
     columns : (str or None, str or None, str or None), default=(None, None, None)
         Names of the columns of users, items and ratings in a DataFrame; None: told as above.
     repeats : {"last", "sum"}, default="last"
@@ -204,6 +205,7 @@ def stored_triples(data: Any, columns: Columns, may_count: bool) -> tuple[Any, .
         return tuple(getattr(data, each.name) for each in fields(data))
     if is_a(data, "xarray", "DataArray"):
         return xarray_triples(data)
+    data = from_arrow(data)
     frame = as_frame(data, columns)
     if frame is not None:
         return frame_triples(frame, columns, may_count)
@@ -243,11 +245,6 @@ def as_frame(data: Any, columns: Columns) -> Any:
     frame = pandas.DataFrame(data, columns=None if named else own[:length])
     refuse_dense_rows(data, frame.iloc[:, :2])
     return frame
-
-
-def is_dask_frame(data: Any) -> bool:
-    """Whether `data` is a Dask DataFrame."""
-    return is_a(data, "dask.dataframe", "DataFrame")
 
 
 def from_triples(

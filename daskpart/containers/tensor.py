@@ -45,7 +45,8 @@ from .coordinates import (
     refuse_outside,
     scipy_entries,
 )
-from .matrix import LabelledMatrix, factorized_column, is_dask_frame, number_column
+from .matrix import LabelledMatrix, factorized_column, number_column
+from .tables import table_in_memory
 
 if TYPE_CHECKING:
     import pandas
@@ -133,12 +134,13 @@ def as_tensor(
         array of such chunks, which is **computed** here; an `xarray.DataArray` over any of these,
         whose dimensions become names and whose coordinates become labels; the path of a file that
         `daskpart.read` takes (FROSTT ``.tns``, also compressed, is the format of tensors); a
-        `LabelledTensor` or `LabelledMatrix`. Or a `pandas.DataFrame`, or one of Dask, which is
-        computed: a column called ``value`` (or ``rating``, ``count`` and such) or else the only one
-        of fractions has the values (whole numbers in it, before a last column of numbers, may be
-        years: refused), and every other column names the indices of a mode; a column of categories
-        has all of them as its labels. Or a list of records: dicts with such keys, or
-        ``(index, …, value)``; so is a list of lists, which is never taken for a dense array.
+        `LabelledTensor` or `LabelledMatrix`. Or a `pandas.DataFrame`, one of polars, pyarrow or
+        DuckDB, or of Dask, which is computed: a column called ``value`` (or ``rating``, ``count``
+        and such) or else the only one of fractions has the values (whole numbers in it, before a
+        last column of numbers, may be years: refused), and every other column names the indices of
+        a mode; a column of categories has all of them as its labels. Or a list of records: dicts
+        with such keys, or ``(index, …, value)``; so is a list of lists, which is never taken for a
+        dense array.
     shape : sequence of int, optional
         Extents, where they differ from the container's or from the largest indices of the file.
     values : array of shape (n,), optional
@@ -180,8 +182,8 @@ def as_tensor(
         from daskpart.readers.contents import sparse_inside
 
         data = sparse_inside(read(data), str(data))
-    in_frame = is_dask_frame(data) or is_a(data, "pandas", "DataFrame")
-    in_frame |= isinstance(data, list | tuple)
+    data = table_in_memory(data)
+    in_frame = is_a(data, "pandas", "DataFrame") or isinstance(data, list | tuple)
     if values is not None and not in_frame:
         raise InputError(
             f"values go with a DataFrame of indices: a {type(data).__name__} has its own"
@@ -192,8 +194,6 @@ def as_tensor(
             return data
         extents = data.shape if shape is None else shape
         return from_coordinates(*given[:2], extents, *given[3:], missing=missing)
-    if is_dask_frame(data):
-        data = data.compute()
     entries = _frame_entries(data, values) if in_frame else _entries(data)
     coordinates, numbers, extents, dims, labels = entries
     chosen = extents if shape is None else shape

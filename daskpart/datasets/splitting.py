@@ -23,6 +23,7 @@ from daskpart._floor.checks import fraction, random_generator, whole_number
 from daskpart._floor.words import listed
 from daskpart.containers.column_names import pair_columns, time_column
 from daskpart.containers.matrix import LabelledMatrix, sparse_triples, without_repeats
+from daskpart.containers.tables import from_arrow
 from daskpart.errors import DaskpartWarning, InputError
 
 
@@ -34,6 +35,7 @@ def train_test_split_ratings(
     Parameters
     ----------
     X : xarray.DataArray over sparse.COO, sparse.COO, scipy.sparse array or matrix, or DataFrame
+        Of pandas; one of polars, pyarrow or DuckDB gives two of pandas.
     test_fraction : float, default=0.1
         Between 0 and 1, both excluded. round(test_fraction * nnz) entries (lines) are held out.
     random_state : int or numpy.random.Generator, default=0
@@ -57,6 +59,7 @@ def train_test_split_ratings(
         kept, so that no cell is on both sides.
     """
     fraction(test_fraction, "test_fraction")
+    X = from_arrow(X)
     if isinstance(X, xarray.DataArray):
         train, test = train_test_split_ratings(X.data, test_fraction, random_state)
         return X.copy(data=train), X.copy(data=test)
@@ -128,7 +131,7 @@ def leave_last_out(
     Parameters
     ----------
     frame : DataFrame
-        One line a rating or event.
+        One line a rating or event. Of pandas; one of polars, pyarrow or DuckDB is converted.
     n : int, default=1
         Lines of each user that are held out; users with no more lines stay whole in training.
     user, time : str, optional
@@ -150,7 +153,7 @@ def leave_last_out(
         Training sees the future.
     """
     n = whole_number(n, "n", 1)
-    _require_frame(frame)
+    frame = _required_frame(frame)
     who, when = _user_and_time(frame, user, time)
     order = np.lexsort((np.arange(len(frame)), when, who))
     from_the_end = np.empty(len(frame), np.int64)
@@ -178,6 +181,7 @@ def split_by_time(
     Parameters
     ----------
     frame : DataFrame
+        As for `leave_last_out`.
     test_fraction : float, default=0.1
         Between 0 and 1, both excluded. round(test_fraction * lines) of them are held out, at least
         one, and those that are at the same time as the first of these.
@@ -196,7 +200,7 @@ def split_by_time(
         which one side has all.
     """
     fraction(test_fraction, "test_fraction")
-    _require_frame(frame)
+    frame = _required_frame(frame)
     when = _times(frame, time)
     n_test = max(1, round(test_fraction * len(when)))
     point = np.sort(when)[len(when) - n_test]
@@ -232,7 +236,7 @@ def user_folds(
         raise InputError(f"X is a {type(X).__name__}: give a container with a shape, a row a user")
     n_users = whole_number(shape[0], "the number of rows of X", 0)
     n_folds = whole_number(n_folds, "n_folds", 2)
-    if isinstance(X, pd.DataFrame):
+    if isinstance(from_arrow(X), pd.DataFrame):
         raise InputError(
             "X is a DataFrame, which holds a rating a line: give a row a user, such as "
             "daskpart.containers.as_matrix(X).to_scipy()"
@@ -271,13 +275,15 @@ def _user_and_time(
     return pd.factorize(column)[0], _times(frame, time)
 
 
-def _require_frame(frame: object) -> None:
+def _required_frame(data: Any) -> pd.DataFrame:
+    frame = from_arrow(data)
     if not isinstance(frame, pd.DataFrame):
         raise InputError(
             f"frame is a {type(frame).__name__}: give a pandas.DataFrame, one line a rating"
         )
     if frame.empty:
         raise InputError("there are no lines in the frame: nothing can be held out")
+    return frame
 
 
 def _times(frame: pd.DataFrame, time: str | None) -> np.ndarray:

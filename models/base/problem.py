@@ -96,17 +96,22 @@ def refuse_times(X: Any) -> None:
 
     NumPy makes numbers of them, such as microseconds since 1970, which drown all other features.
     """
-    if hasattr(X, "iloc") and hasattr(X, "columns"):  # a frame of pandas, not a column
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):  # a table of pandas or polars, no column
         named = zip(X.columns, X.dtypes, strict=False)
-        times = [(f"column {name!r} of X", kind) for name, kind in named if kind.kind in "mM"]
+        times = [(f"column {name!r} of X", kind) for name, kind in named if _of_times(kind)]
     else:
         kind = getattr(X, "dtype", None)
-        times = [("X", kind)] if getattr(kind, "kind", "") in ("m", "M") else []
+        times = [("X", kind)] if _of_times(kind) else []
     for what, kind in times:
         raise InputError(
             f"{what} holds times ({kind}): features are numbers; give what matters of them, such "
             "as the hour, the day of the week or days since a date, or leave it out"
         )
+
+
+def _of_times(kind: Any) -> bool:
+    is_temporal = getattr(kind, "is_temporal", None)  # of polars
+    return getattr(kind, "kind", "") in ("m", "M") or (is_temporal is not None and is_temporal())
 
 
 def refuse_times_as_targets(y: NDArray[Any]) -> None:
@@ -242,12 +247,13 @@ def refused(error: ValueError, X: Any, y: Any = None) -> InputError:
             words = words.splitlines()[0]  # behind it other estimators are praised
             with suppress(TypeError, ValueError):  # of what is no array of numbers
                 words += f" The first is {_first_not_finite(given, name)}."
-    is_frame = hasattr(X, "iloc") and hasattr(X, "columns")  # of pandas
+    is_frame = hasattr(X, "columns") and hasattr(X, "dtypes")  # of pandas or polars
     if words.startswith("could not convert string to float") and is_frame:
         texts = (each for each in X.columns if not _holds_numbers(X[each]))
         column = next(texts, None)
         if column is not None:
-            text = next((each for each in X[column] if not is_number(str(each))), X[column].iloc[0])
+            values = list(X[column])
+            text = next((each for each in values if not is_number(str(each))), values[0])
             words = (
                 f"column {column!r} of X holds text, such as {text!r}: features are "
                 "numbers; encode it, by pandas.get_dummies or so, or leave it out"

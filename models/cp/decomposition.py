@@ -20,7 +20,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from daskpart._floor.checks import one_of
-from daskpart.containers.matrix import is_dask_frame
+from daskpart.containers.tables import table_in_memory
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.errors import InputError
 from daskpart.models.base.components import COMPONENT, ComponentModel
@@ -103,8 +103,7 @@ class CPModel(ComponentModel):
             For indices that the decomposition does not have: names the first and how many.
         """
         state = self._fitted()
-        if is_dask_frame(indices):
-            indices = indices.compute()
+        indices = table_in_memory(indices)
         if _is_one(indices):
             return float(values_at(state, positions_of(state, [indices]))[0])
         if isinstance(indices, np.ndarray | list | tuple | pd.DataFrame):
@@ -134,7 +133,7 @@ class CPModel(ComponentModel):
             For unknown indices, or another word for `unknown`.
         """
         one_of(unknown, "unknown", ("raise", "mean", "nan"))
-        X = X.compute() if is_dask_frame(X) else X
+        X = table_in_memory(X)
         listed = isinstance(X, np.ndarray | list | tuple | pd.DataFrame)
         if unknown == "raise" or not listed:
             return self.reconstruct(X)

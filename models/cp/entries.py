@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.checksum import checksum
 from daskpart.containers.coordinates import refuse_nonfinite
+from daskpart.containers.tables import table_in_memory
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor, columns_of
 from daskpart.errors import InputError
 
@@ -60,6 +61,7 @@ class Entries:
         """
         import pandas as pd  # here, as ranks import this module
 
+        data = table_in_memory(data)
         if isinstance(data, pd.DataFrame | list):
             indices, numbers = columns_of(data, values)
             if not len(numbers):
@@ -120,6 +122,7 @@ def entries_of(X: Any, y: Any = None, missing: Missing = "zero") -> LabelledTens
     """Any container as a tensor; `y` are the values of a DataFrame, and no matter else."""
     import pandas as pd
 
+    X = table_in_memory(X)
     return as_tensor(X, values=y if isinstance(X, pd.DataFrame) else None, missing=missing)
 
 

@@ -32,7 +32,7 @@ from daskpart.containers.coordinates import (
     refuse_dense_chunks,
     stable_order,
 )
-from daskpart.containers.matrix import is_dask_frame
+from daskpart.containers.tables import table_in_memory
 from daskpart.containers.tensor import (
     LabelledTensor,
     Missing,
@@ -307,8 +307,7 @@ def problem_of(X: Any, y: Any = None, missing: Missing = "zero") -> TensorProble
         As `daskpart.containers.as_tensor`, or for a Dask array with blocks that are dense or of
         unknown size.
     """
-    if is_dask_frame(X):
-        X = X.compute()  # which label is which index has to be known before anything is cut
+    X = table_in_memory(X)  # which label is which index has to be known before anything is cut
     if is_lazy(X) and hasattr(X, "chunks"):  # and no bag
         return LazyTensor.of(X, missing)
     tensor = entries_of(X, y, missing)

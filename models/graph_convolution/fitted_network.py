@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._set_output import _wrap_data_with_container
 
+from daskpart.containers.tables import table_in_memory
 from daskpart.errors import InputError
 from daskpart.models.base.estimator import DistributedEstimator
 from daskpart.models.base.fitted import as_fitted
@@ -25,7 +26,7 @@ from daskpart.models.base.session import client_for
 from daskpart.models.networks.widths import widths_of
 from daskpart.partitions import Partition
 
-from .graph import Graph, frames_in_memory
+from .graph import Graph
 from .inference import outputs_of
 from .layers import make_layers, shapes_by_name
 from .network import ANSWERED_BY, Network
@@ -147,7 +148,7 @@ class FittedNetwork(DistributedEstimator):
 
     def _answers(self, X: Any, graph: Any, client: Any, place: int = -1) -> tuple[Any, Any]:
         """What `_outputs` gives, in the order of the rows of X."""
-        X = frames_in_memory(X)
+        X = table_in_memory(X)
         return by_row(*self._outputs(X, graph, client, place), names_of_rows(X))
 
     def _outputs(
@@ -162,7 +163,7 @@ class FittedNetwork(DistributedEstimator):
             raise InputError("the model was fitted on features: give X")
         if X is not None and not hasattr(self, "n_features_in_"):
             raise InputError("the model was fitted without features: leave X out")
-        X, graph = frames_in_memory(X), frames_in_memory(graph)
+        X, graph = table_in_memory(X), table_in_memory(graph)
         problem = fitted._read(X, graph, None, None, reset=False)
         if problem.n_inputs != len(weights["0.weight"]):
             raise InputError(
@@ -189,7 +190,7 @@ class FittedNetwork(DistributedEstimator):
         client: Any,
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:  # fmt: skip
         """Of the labelled vertices that are judged by: outputs, targets, weights."""
-        X, y, mask = map(frames_in_memory, (X, y, mask))
+        X, y, mask = map(table_in_memory, (X, y, mask))
         outputs, vertices = self._outputs(X, graph, client)
         row_names, label_names = names_of_rows(X), names_of_rows(y)
         weight = checked_weights(sample_weight, targets.values)

@@ -2,7 +2,7 @@
 
 scipy, sparse, Dask, DataArray   entry (i, j): vertex i reads vertex j
 networkx                         its nodes are the names
-edge list (frame, array, list)   source, target, weight (1 where there is none)
+edge list (table, array, list)   source, target, weight (1 where there is none)
 """
 
 from __future__ import annotations
@@ -354,12 +354,6 @@ def _edge_list(
             )
     n_names = len(names)
     return places[: len(source)], places[len(source) :], weights, n_names, names
-
-
-def frames_in_memory(data: Any) -> Any:
-    """A Dask frame or series as one of pandas, whose index names vertices; others as they are."""
-    is_frame = is_a(data, "dask.dataframe", "DataFrame") or is_a(data, "dask.dataframe", "Series")
-    return data.compute() if is_frame else data
 
 
 def read_features(X: Any) -> tuple[Any, NDArray[Any] | None]:

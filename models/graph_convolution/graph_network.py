@@ -17,6 +17,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _num_samples, validate_data
 
 from daskpart._floor.checks import finite_number
+from daskpart.containers.tables import table_in_memory
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_words_of_fit
@@ -39,7 +40,7 @@ from daskpart.partitions import Partition
 from .batch_plan import BatchPlan, batches_of, plan_batches, seeded
 from .communication import COMMUNICATIONS
 from .fitted_network import FittedNetwork
-from .graph import frames_in_memory, read_features, read_graph
+from .graph import read_features, read_graph
 from .layers import LAYERS, kind_of, make_layers
 from .minibatch import BatchText
 from .network import Network
@@ -279,14 +280,14 @@ class GraphNetwork(FittedNetwork):
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
-        X, y, mask = map(frames_in_memory, (X, y, data.get("validation_mask")))
+        X, y, mask = map(table_in_memory, (X, y, data.get("validation_mask")))
         goes_on = "classes" in data and hasattr(self, "state_")  # partial_fit
         is_warm = self.warm_start and hasattr(self, "state_")
         targets = self._targets(y, data.get("classes"), goes_on or is_warm)
         if self.patience is not None and mask is None and not self.validation_fraction:
             raise InputError("patience needs validation_mask=… or validation_fraction above 0")
         label_names, row_names = names_of_rows(y), names_of_rows(X)
-        graph, n_labels = frames_in_memory(data.get("graph")), len(targets.values)
+        graph, n_labels = table_in_memory(data.get("graph")), len(targets.values)
         problem = self._read(X, graph, n_labels, label_names, reset=not goes_on)
         n = problem.n_vertices
         targets = by_vertex(targets, *placed(label_names, row_names, problem.names, n, "labels"))

@@ -263,8 +263,9 @@ class MatrixFactorization(Recommender):
         X : container of shape (M, N)
             scipy.sparse, pydata/sparse (COO, GCXS), a Dask array of sparse chunks, an
             xarray.DataArray over one of these (its coordinates label the factors), or a
-            (user, item, rating) DataFrame (pandas or Dask), which may have a fourth column of
-            timestamps, or a list of such records. Values of any scale: see `scaling`.
+            (user, item, rating) DataFrame (pandas, Dask, polars, pyarrow or DuckDB), which may have
+            a fourth column of timestamps, or a list of such records. Values of any scale: see
+            `scaling`.
         y : ignored
         sample_weight : array or series of nnz (of Dask too), or container like X, optional
             What each rating counts, 0 or more; one is given for each stored entry (each line of a

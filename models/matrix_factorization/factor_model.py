@@ -20,6 +20,7 @@ import xarray as xr
 
 from daskpart.containers.column_names import Columns
 from daskpart.containers.matrix import LabelledMatrix, as_matrix
+from daskpart.containers.tables import from_arrow
 from daskpart.models.base.components import COMPONENT, ComponentModel
 from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.labels import as_output
@@ -91,7 +92,7 @@ class FactorModel(ComponentModel):
         ----------
         pairs : array of shape (n, 2), list of (user, item), DataFrame, or sparse container
             Labels of users and items (positions where the ratings of the fit had no labels); a
-            DataFrame (pandas or Dask) with a user and an item column; or any sparse container that
+            DataFrame of any library with a user and an item column; or any sparse container that
             `fit` takes, whose stored entries are predicted. Rows and columns of one without labels
             are taken by position, in the order of the labels of the fit.
         unknown : {"raise", "mean", "nan"}, default="raise"
@@ -110,7 +111,7 @@ class FactorModel(ComponentModel):
         InputError
             For users or items that the model does not know: names the first and how many.
         """
-        state = self._fitted()
+        state, pairs = self._fitted(), from_arrow(pairs)
         if is_pairs(pairs):
             return self._predicted(*pair_positions(pairs, state, unknown, self._columns()), unknown)
         refuse_one_side(pairs)

@@ -16,7 +16,8 @@ from daskpart._floor.checks import one_of
 from daskpart._floor.distinct import distinct
 from daskpart._floor.words import plural
 from daskpart.containers.column_names import Columns, pair_columns
-from daskpart.containers.matrix import LabelledMatrix, is_dask_frame
+from daskpart.containers.matrix import LabelledMatrix
+from daskpart.containers.tables import is_dask_frame
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.labels import LabelIndex
 

@@ -12,6 +12,7 @@ import scipy.sparse
 
 from daskpart._floor.checks import real_numbers
 from daskpart._floor.checksum import checksum
+from daskpart.containers.coordinates import is_a
 from daskpart.containers.matrix import (
     Columns,
     LabelledMatrix,
@@ -264,6 +265,8 @@ def _weights_of(
     """
     import pandas as pd  # here, as ranks import this module
 
+    if is_a(given, "polars", "Series"):
+        given = given.to_numpy()
     if getattr(given, "ndim", 2) == 1:
         given = in_memory(given, "sample weights")
     if isinstance(given, np.ndarray | pd.Series | list) and np.ndim(given) == 1:

@@ -186,21 +186,21 @@ def test_a_row_that_is_missing_or_strange_is_named():
 
 
 def test_frames_of_other_libraries_than_pandas():
-    """They have columns, too, but no index, and what is in one is asked for otherwise."""
+    """They have columns, too, but no index; a graph takes them as pandas', scikit-learn asks."""
     pyarrow = pytest.importorskip("pyarrow")
     broken = np.where(np.eye(N, 3, dtype=bool) & (np.arange(N) == 1)[:, None], np.nan, 1.0)
-    for columns, words in (
-        ([*broken.T], r"X contains NaN.* The first is X\[1, 1\]"),
-        ([broken[:, 0], np.full(N, "red")], "could not convert string to float"),
+    for columns, of_graph, words in (
+        ([*broken.T], "X contains NaN.* in row 1, column 'b'", r"X contains NaN.* X\[1, 1\]"),
+        ([broken[:, 0], np.full(N, "red")], "column 'b' of X holds text", "could not convert"),
     ):
         table = pyarrow.table(columns, names=[*"abc"[: len(columns)]])
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(InputError, match=of_graph):
             model().fit(table, labels(), graph=graph())
         with pytest.raises(InputError, match=words):
             LogisticRegression(n_ranks=1).fit(table, np.arange(N) % 2)
     several = np.random.default_rng(0).integers(0, 2, (N, 3))
     table = pyarrow.table([*several.T], names=["a", "b", "c"])
-    assert model(max_iter=1).fit(features(), table, graph=graph()).classes_.tolist() == [0, 1, 2]
+    assert model(max_iter=1).fit(features(), table, graph=graph()).classes_.tolist() == [*"abc"]
 
 
 def test_a_column_of_text_is_named():

@@ -1,0 +1,45 @@
+"""Tables of any library as those of pandas.
+
+polars, pyarrow, DuckDB …   by Arrow's stream, which each of them offers
+Dask                        computed, or as they are where some columns are enough
+pandas, and all else        as they are
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from daskpart._floor.checks import needs_pyarrow
+
+from .coordinates import is_a
+
+
+def is_dask_frame(data: Any) -> bool:
+    """Whether `data` is a Dask DataFrame."""
+    return is_a(data, "dask.dataframe", "DataFrame")
+
+
+def from_arrow(data: Any) -> Any:
+    """A table of polars, pyarrow or DuckDB as a `pandas.DataFrame`; anything else as it is.
+
+    Raises
+    ------
+    InputError
+        When pyarrow is not installed.
+    """
+    if not hasattr(data, "__arrow_c_stream__") or is_a(data, "pandas", "DataFrame"):
+        return data
+    if not (hasattr(data, "columns") or hasattr(data, "column_names")):  # a single column
+        return data
+    import pandas
+
+    frames: Any = pandas.DataFrame  # of whose from_arrow the stubs do not know
+    with needs_pyarrow(f"reading a {type(data).__qualname__} of {type(data).__module__}"):
+        return frames.from_arrow(data)
+
+
+def table_in_memory(data: Any) -> Any:
+    """A table of Dask, or one that `from_arrow` takes, or a column of Dask, as those of pandas."""
+    if is_dask_frame(data) or is_a(data, "dask.dataframe", "Series"):
+        return data.compute()
+    return from_arrow(data)
