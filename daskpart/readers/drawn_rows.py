@@ -26,7 +26,8 @@ from daskpart.errors import InputError
 from .libsvm import Rows
 
 if TYPE_CHECKING:
-    from .ranges import Block, ExamplesFile
+    from .example_blocks import Block
+    from .ranges import ExamplesFile
 
 _TASK_BYTES = 32 << 20
 

@@ -5,7 +5,7 @@
     50,0,1                  target 1, feature  age 50            zeros are not stored
 
 Features are numbers; labels may be text or bools (`text_labels`). A line of a CSV file is a row, so
-a file can be cut anywhere; a parquet file is cut at its row groups.
+a file can be cut anywhere; of parquet see `row_groups`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,9 @@ from daskpart._floor.checks import needs_pyarrow
 from daskpart.containers.coordinates import index_dtype
 from daskpart.errors import InputError, ReadError
 
-from .assembly import cast_values
 from .detection import cells_of, is_number, separator_of
 from .dialect import position_of
 from .libsvm import Rows, Wanted, refuse_labels
-from .messages import shown
 from .scanning import Chunk, rows_of
 from .streams import (
     BYTE_ORDER_MARK,
@@ -62,6 +60,8 @@ class Table:
     texts : tuple of str, or None
         Of labels that are text all that occur, sorted: rows then have their numbers. None: a survey
         looks for them, and rows have what was written.
+    blocks_of_groups : tuple of int
+        How many blocks there are of each row group of parquet; a survey finds it.
     """
 
     n_columns: int
@@ -71,6 +71,7 @@ class Table:
     begin: int = 0
     has_text: bool = False
     texts: tuple[str, ...] | None = None
+    blocks_of_groups: tuple[int, ...] = ()
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -88,7 +89,7 @@ class Table:
         labels = found.values(is_label, "label", np.dtype(np.float64))
         values = found.values(~is_label, "value", wanted.dtype)
         refuse_labels(found, labels, wanted.labels)
-        return self._sparse(values, labels)
+        return self.sparse(values, labels)
 
     def _with_text(self, chunk: Chunk, wanted: Wanted) -> Rows:
         """The same where labels are text."""
@@ -96,40 +97,13 @@ class Table:
         found = rows_of(replace(cut, names=self.feature_names or ()), self.n_columns - 1)
         values = found.values(slice(None), "value", wanted.dtype)
         refuse_labels(found, labels, wanted.labels)
-        return self._sparse(values, self._handed_on(labels, chunk.path))
+        return self.sparse(values, self.handed_on(labels, chunk.path))
 
-    def _handed_on(self, labels: Any, path: str) -> Any:
+    def handed_on(self, labels: Any, path: str) -> Any:
         """Labels that are text, as rows have them."""
         return labels if self.texts is None else numbered(labels, self.texts, path)
 
-    def group(self, path: str, number: int, wanted: Wanted) -> Rows:
-        """The rows of a row group of a parquet file."""
-        with opened(path) as stream:
-            columns = None if self.names is None else [*self.names]
-            file = _parquet(stream, path)
-            if number >= file.num_row_groups or set(columns or ()) - set(file.schema_arrow.names):
-                raise ReadError(
-                    f"{path}: its row groups or columns are not those that it had when it was "
-                    "surveyed; leave the file alone while it is read"
-                )
-            group = file.read_row_group(number, columns=columns)
-        frame = group.to_pandas(ignore_metadata=True)
-        name = frame.columns[self.label]
-        features = [
-            _numbers(frame, each, path, number, wanted.dtype) for each in frame if each != name
-        ]
-        labels = (_texts if self.has_text else _numbers)(frame, name, path, number)
-        if wanted.labels is not None and not np.isin(labels, wanted.labels).all():
-            strange = labels[~np.isin(labels, wanted.labels)][0].item()
-            raise ReadError(
-                f"{path}, row group {number}: expected one of the labels {wanted.labels}; found "
-                f"{strange!r}"
-            )
-        if self.has_text:
-            labels = self._handed_on(labels, path)
-        return self._sparse(np.column_stack(features), labels)
-
-    def _sparse(self, values: np.ndarray, labels: np.ndarray) -> Rows:
+    def sparse(self, values: np.ndarray, labels: np.ndarray) -> Rows:
         """Rows without their zeros."""
         cells = values.reshape(-1, self.n_columns - 1)
         rows, columns = np.nonzero(cells)
@@ -160,7 +134,7 @@ def table_of(path: str, label: str | int) -> Table:
     """
     if is_parquet(path):
         with opened(path) as stream:
-            schema = _parquet(stream, path).schema_arrow
+            schema = parquet_file(stream, path).schema_arrow
         index = (schema.pandas_metadata or {}).get("index_columns", [])
         names = [name for name in schema.names if name not in index]
         found = _checked(path, names, names, label)
@@ -246,14 +220,8 @@ def _checked(
     return Table(len(cells), position, None if names is None else tuple(names), separator, begin)
 
 
-def group_bytes(path: str) -> list[int]:
-    """Bytes of each row group of a parquet file."""
-    with opened(path) as stream:
-        found = _parquet(stream, path).metadata
-        return [found.row_group(n).total_byte_size for n in range(found.num_row_groups)]
-
-
-def _parquet(stream: Any, path: str) -> Any:
+def parquet_file(stream: Any, path: str) -> Any:
+    """A parquet file, as pyarrow opens it (ReadError)."""
     with needs_pyarrow("reading parquet"):
         from pyarrow.lib import ArrowException
         from pyarrow.parquet import ParquetFile
@@ -261,34 +229,3 @@ def _parquet(stream: Any, path: str) -> Any:
         return ParquetFile(stream)
     except ArrowException as error:
         raise ReadError(f"{path}: not a parquet file that can be read: {error}") from error
-
-
-def _numbers(
-    frame: Any, name: str, path: str, group: int, dtype: np.typing.DTypeLike = np.float64
-) -> np.ndarray:
-    """A column in a type of numbers (ReadError for what is no finite number, or does not fit)."""
-    column = frame[name]
-    if column.dtype.kind not in "biuf":
-        raise ReadError(f"{path}: column {name!r} is {column.dtype}; expected numbers")
-    cells, good = cast_values(column.to_numpy(np.float64), np.dtype(dtype))
-    if not good.all():
-        row = int(np.argmin(good))
-        beyond = f", which {np.dtype(dtype)} cannot hold" if np.isfinite(column.iloc[row]) else ""
-        raise ReadError(
-            f"{path}, row group {group}, row {row}: expected a finite number in column {name!r}, "
-            f"found {shown(column.iloc[row])}{beyond}"
-        )
-    return cells
-
-
-def _texts(frame: Any, name: str, path: str, group: int) -> np.ndarray:
-    """A column of labels as text, stripped as those of CSV (ReadError for one that is missing)."""
-    column = frame[name]
-    labels = np.char.strip(column.to_numpy(dtype=str))
-    missing = column.isna().to_numpy() | (labels == "")
-    if missing.any():
-        raise ReadError(
-            f"{path}, row group {group}, row {int(np.argmax(missing))}: there is no label in "
-            f"column {name!r}; leave out rows without one"
-        )
-    return labels

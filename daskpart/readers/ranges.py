@@ -11,7 +11,7 @@ So each process opens the file by itself, as with MPI-IO, and nothing of it pass
 must see it under the same path. A compressed file has bytes only in order: ranges count the bytes
 of its text, the survey is one task, and a rank unpacks, without parsing, what lies before its own.
 So the last rank unpacks all of it; if one rank did so for all, they would wait for it as long.
-A CSV file is cut as a libsvm file is; of parquet the blocks are its row groups.
+A CSV file is cut as a libsvm file is; of parquet see `row_groups`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import dask
 import numpy as np
@@ -37,8 +37,10 @@ from daskpart._floor.sums import sums_by_key
 from daskpart.errors import InputError, ReadError
 
 from .drawn_rows import DrawnRows, split
-from .example_tables import Table, group_bytes, is_parquet, is_table, table_of
+from .example_blocks import MOST_LABELS, Block, labels_in
+from .example_tables import Table, is_parquet, is_table, table_of
 from .libsvm import SEPARATORS, Examples, Rows, Wanted, block_of, numbering
+from .row_groups import RowGroups, sizes_of_groups, survey_group
 from .scanning import Chunk, apart_by
 from .streams import (
     BYTE_ORDER_MARK,
@@ -50,40 +52,10 @@ from .streams import (
     stored_bytes,
 )
 from .text_labels import values_of
-from .unchanged import changed, rows_checksum, unchanged
+from .unchanged import unchanged
 
 _SURVEY_BYTES = 32 << 20  # of a task
 _LEAST_BLOCKS = 64
-_MOST_LABELS = 10_000  # more are no classes
-
-
-class Block(NamedTuple):
-    """Whole lines of a file, and what they hold.
-
-    Attributes
-    ----------
-    start, stop : int
-        In bytes of the text.
-    n_rows, nnz : int
-    least, most : int
-        Feature indices as written; 1 and 0 where there are none.
-    labels : ndarray of float64, or of str
-        Those that occur, rising; of the first `_MOST_LABELS` + 1 alone.
-    counts : ndarray of int64
-        Rows of each of these labels.
-    checksum : int
-        CRC-32 of the text; of a row group of parquet, of its rows.
-    """
-
-    start: int
-    stop: int
-    n_rows: int
-    nnz: int
-    least: int
-    most: int
-    labels: NDArray[Any]
-    counts: NDArray[np.int64]
-    checksum: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,10 +108,10 @@ class ExamplesFile:
     @cached_property
     def labels(self) -> NDArray[Any] | None:
         """The labels that occur, rising; None where there are too many to be classes."""
-        found = _labels_in(self.blocks)
+        found = labels_in(self.blocks)
         if self.texts is not None:
             found = np.unique(self.labels_of(np.searchsorted(self.texts, found)))
-        return found if len(found) <= _MOST_LABELS else None
+        return found if len(found) <= MOST_LABELS else None
 
     @cached_property
     def label_counts(self) -> NDArray[np.int64]:
@@ -189,11 +161,15 @@ class ExamplesFile:
         return [range(*pair) for pair in pairwise(borders.tolist())]
 
     def in_rounds(self, blocks: range, round_bytes: int) -> list[range]:
-        """Some blocks cut into consecutive ranges of about so many bytes of the text."""
+        """Some blocks cut into consecutive ranges of about so many bytes of the text.
+
+        Blocks of one row group of parquet stay together, as it is read as a whole.
+        """
         if not blocks:
             return [blocks]
-        start = self.blocks[blocks[0]].start
-        numbers = [(self.blocks[block].stop - start - 1) // round_bytes for block in blocks]
+        start, groups = self.blocks[blocks[0]].start, self._row_groups
+        last = blocks if groups is None else [groups.group_of(block)[-1] for block in blocks]
+        numbers = [(self.blocks[block].stop - start - 1) // round_bytes for block in last]
         borders = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
         ends = [*borders[1:], len(blocks)]
         return [blocks[begin:end] for begin, end in zip(borders, ends, strict=True)]
@@ -217,23 +193,23 @@ class ExamplesFile:
         if not blocks:
             return Rows.joined([])
         start, stop = self.blocks[blocks[0]].start, self.blocks[blocks[-1]].stop
-        if is_parquet(self.path):
-            return Rows.joined([self._group(block) for block in blocks])
+        if self._row_groups is not None:
+            return Rows.joined([*self._row_groups.rows(blocks)])
         surveyed = self.blocks[blocks.start : blocks.stop]
         return rows_between(self.path, start, stop, self.wanted, text, surveyed)
 
-    def _group(self, number: int) -> Rows:
-        rows, block = _group(self.path, number, self.wanted), self.blocks[number]
-        texts = None if self.texts is None else np.array(self.texts)
-        if rows_checksum(rows, texts) != block.checksum:
-            raise changed(self.path, block)
-        return rows
+    @cached_property
+    def _row_groups(self) -> RowGroups | None:
+        """Those of a parquet file."""
+        return RowGroups(self.path, self.wanted, self.blocks) if is_parquet(self.path) else None
 
     def rows_by_block(self, blocks: range) -> Iterator[Rows]:
         """Read consecutive blocks one by one; of a compressed file all of them, in one go."""
         if self.drawn is not None:
             for number, rows in zip(blocks, self.drawn.whole.rows_by_block(blocks), strict=True):
                 yield rows.where(self.drawn.mask(range(number, number + 1)))
+        elif self._row_groups is not None:
+            yield from self._row_groups.rows(blocks)
         elif self.is_compressed:
             chunks = _chunks_of_blocks(self.path, self.blocks, _separators(self.wanted))
             rows = None
@@ -396,9 +372,14 @@ def survey(
     wanted, begin = _as_written(place, wanted, label)
     step = dask.delayed(survey_range, pure=False)
     if is_parquet(place):
-        ends = np.cumsum([0, *group_bytes(place)]).tolist()
-        group = dask.delayed(survey_group, pure=False)
-        tasks = [group(place, n, pair, wanted) for n, pair in enumerate(pairwise(ends))]
+        sizes = sizes_of_groups(place)
+        starts = np.cumsum([0, *(n_bytes for n_bytes, _ in sizes)]).tolist()
+        n_blocks = -(-_LEAST_BLOCKS // max(1, len(sizes)))  # of a group
+        of_group = dask.delayed(survey_group, pure=False)
+        tasks = [
+            of_group(place, number, starts[number], each, n_blocks, wanted)
+            for number, each in enumerate(sizes)
+        ]
     elif is_compressed(place):
         size = stored_bytes(place) or CHUNK_BYTES * _LEAST_BLOCKS
         tasks = [step(place, begin, None, wanted, _block_bytes(size))]
@@ -414,6 +395,9 @@ def survey(
     if not sum(block.n_rows for block in blocks):
         raise ReadError(f"{place}: there are no examples in it")
     wanted = _with_texts(place, wanted, blocks)
+    if is_parquet(place) and wanted.table is not None:
+        table = replace(wanted.table, blocks_of_groups=tuple(map(len, found)))
+        wanted = replace(wanted, table=table)
     least, most = min(block.least for block in blocks), max(block.most for block in blocks)
     first, width = numbering(place, least, most, wanted)
     return ExamplesFile(place, wanted, blocks, first, width, on_disk)
@@ -450,8 +434,8 @@ def _with_texts(path: str, wanted: Wanted, blocks: tuple[Block, ...]) -> Wanted:
     """The same with the labels that were found, if they are text (InputError for too many)."""
     if wanted.table is None or not wanted.table.has_text:
         return wanted
-    found = _labels_in(blocks)
-    if len(found) > _MOST_LABELS:
+    found = labels_in(blocks)
+    if len(found) > MOST_LABELS:
         some = ", ".join(map(repr, found[:3].tolist()))
         raise InputError(
             f"{path}: the labels are more than 10,000 different texts, such as {some}: too many to "
@@ -460,31 +444,8 @@ def _with_texts(path: str, wanted: Wanted, blocks: tuple[Block, ...]) -> Wanted:
     return replace(wanted, table=replace(wanted.table, texts=tuple(found.tolist())))
 
 
-def _labels_in(blocks: Iterable[Block]) -> NDArray[Any]:
-    """The labels of some blocks, rising; those without rows have none of any kind."""
-    return np.unique(np.concatenate([block.labels for block in blocks if block.n_rows]))
-
-
-def survey_group(path: str, number: int, ends: tuple[int, int], wanted: Wanted) -> list[Block]:
-    """A row group of a parquet file as a block; what a task does."""
-    rows = _group(path, number, wanted)
-    return [_block_of(rows, *ends, rows_checksum(rows))]
-
-
-def _group(path: str, number: int, wanted: Wanted) -> Rows:
-    assert wanted.table is not None
-    return wanted.table.group(path, number, wanted)
-
-
 def _rows_of(chunk: Chunk, wanted: Wanted) -> Rows:
     return block_of(chunk, wanted) if wanted.table is None else wanted.table.rows_of(chunk, wanted)
-
-
-def _block_of(rows: Rows, start: int, stop: int, checksum: int) -> Block:
-    labels, counts = np.unique(rows.labels, return_counts=True)
-    sizes = len(rows.labels), len(rows.indices), rows.least, rows.most
-    some = slice(_MOST_LABELS + 1)
-    return Block(start, stop, *sizes, labels[some], counts[some], checksum)
 
 
 def survey_range(
@@ -494,7 +455,7 @@ def survey_range(
     blocks = []
     for chunk in chunks_between(path, start, stop, block_bytes, _separators(wanted)):
         end = chunk.start + len(chunk.text)
-        blocks.append(_block_of(_rows_of(chunk, wanted), chunk.start, end, zlib.crc32(chunk.text)))
+        blocks.append(Block.of(_rows_of(chunk, wanted), chunk.start, end, zlib.crc32(chunk.text)))
     return blocks
 
 

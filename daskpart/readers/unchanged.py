@@ -23,7 +23,7 @@ from .libsvm import Rows
 from .scanning import Chunk
 
 if TYPE_CHECKING:
-    from .ranges import Block
+    from .example_blocks import Block
 
 
 def unchanged(path: str, chunks: Iterable[Chunk], blocks: Sequence[Block]) -> Iterator[Chunk]:
