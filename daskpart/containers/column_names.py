@@ -9,6 +9,7 @@ Where names tell nothing, the first three columns are taken, if there are no oth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -41,6 +42,7 @@ EDGE_COLUMN_NAMES: Known = (
       "v"},),
     ({"weight", "w", "value"},),
 )  # fmt: skip
+_KIND_BEHIND = re.compile(":(token|float)(_seq)?$")
 TIMES = {"timestamp", "time", "date", "datetime", "unixreviewtime"}
 
 
@@ -76,8 +78,11 @@ def _holds_numbers(frame: Any, place: int) -> bool:
 
 
 def plain_word(name: object) -> str:
-    """The name of a column in its plainest form: user-id, "User ID" and userId are userid."""
-    return "".join(filter(str.isalnum, str(name).lower()))
+    """The name of a column in its plainest form: user-id, "User ID" and userId are userid.
+
+    So is user_id:token, as RecBole writes the kind of a column behind its name.
+    """
+    return "".join(filter(str.isalnum, _KIND_BEHIND.sub("", str(name).lower())))
 
 
 def known_places(plain: Sequence[str], known: Known) -> list[list[int]]:

@@ -187,6 +187,18 @@ def test_a_frame_and_a_file_know_the_same_names(tmp_path):
     assert same(as_matrix(frame), as_matrix(daskpart.read(tmp_path / "x.csv")))
 
 
+def test_a_kind_behind_the_name_of_a_column_is_no_part_of_it(tmp_path):
+    """As in the files of RecBole."""
+    head = "timestamp:float\titem_id:token\trating:float\tuser_id:token\n"
+    (tmp_path / "ml.inter").write_text(head + "881250949\t242\t3\t196\n891717742\t302\t4\t186\n")
+    found = daskpart.read(tmp_path / "ml.inter")
+    assert found["user"].values.tolist() == [186, 196]
+    assert found["item"].values.tolist() == [242, 302]
+    frame = pd.read_csv(tmp_path / "ml.inter", sep="\t")
+    assert as_matrix(frame).to_scipy().toarray().tolist() == [[0, 4], [3, 0]]
+    assert found.data.todense().tolist() == [[0, 4], [3, 0]]
+
+
 def test_counts_are_known_by_name_among_others_and_behind_ratings(tmp_path):
     """Of events they counted 1 a line, whatever stood there, and with a price beside them too."""
     frame = pd.DataFrame({"price": [2.0, 3.0], "Plays": [9, 4], "member": [7, 3], "sku": [1, 2]})
