@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
+from ._floor.compressed_rows import compressed_rows
+
 
 def transpose(pointer: NDArray, indices: NDArray, n_columns: int) -> tuple[NDArray, NDArray]:
     """Turn rows into columns; an entry that a row holds twice is kept once.
@@ -22,7 +24,7 @@ def transpose(pointer: NDArray, indices: NDArray, n_columns: int) -> tuple[NDArr
     Returns ``(column_pointer int64[n_columns + 1], rows int32[n_kept])`` with sorted columns.
     """
     ones = np.ones(len(indices), np.bool_)  # or-ed where an entry is there twice
-    by_row = csr_array((ones, indices, pointer), shape=(len(pointer) - 1, n_columns))
+    by_row = compressed_rows(ones, indices, pointer, (len(pointer) - 1, n_columns))
     by_column = by_row.tocsc()  # shares nothing with what was given
     by_column.sum_duplicates()
     return by_column.indptr.astype(np.int64), by_column.indices.astype(np.int32, copy=False)
@@ -30,7 +32,8 @@ def transpose(pointer: NDArray, indices: NDArray, n_columns: int) -> tuple[NDArr
 
 def group(keys: NDArray, values: NDArray, n_keys: int) -> tuple[NDArray, NDArray]:
     """Collect the values of equal keys, in the order given: ``(pointer, values by key)``."""
-    one_row = csr_array((np.asarray(values, np.int32), keys, [0, len(keys)]), shape=(1, n_keys))
+    ends = np.array([0, len(keys)])
+    one_row = compressed_rows(np.asarray(values, np.int32), keys, ends, (1, n_keys))
     by_key = one_row.tocsc()
     return by_key.indptr.astype(np.int64), by_key.data
 

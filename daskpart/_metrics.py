@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
+from ._floor.compressed_rows import compressed_rows
 from ._floor.kernels import kernel
 from ._floor.sums import sums_by_key
 
@@ -20,8 +20,7 @@ def connect(
     """Item → sorted parts and pin counts: ``(pointer, parts, counts)``, summed up by SciPy."""
     ones = np.ones(len(pins), np.int64)
     shape = len(net_pointer) - 1, n_parts
-    # the pointer is a copy: equal pairs are added up in place
-    pairs = csr_array((ones, assignment[pins], net_pointer.copy()), shape=shape)
+    pairs = compressed_rows(ones, assignment[pins], net_pointer, shape)
     pairs.sum_duplicates()
     return pairs.indptr.astype(np.int64), pairs.indices.astype(np.int32, copy=False), pairs.data
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse
 
 from daskpart._floor.checks import as_array
+from daskpart._floor.compressed_rows import compressed_rows
 from daskpart.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ def index_dtype(extent: int) -> type[np.signedinteger]:
 def stable_order(keys: npt.NDArray[Any], n_keys: int) -> npt.NDArray[Any]:
     """Order that sorts `keys`, equal keys in their old order: a counting sort, O(len + n_keys)."""
     positions = np.arange(len(keys), dtype=index_dtype(len(keys)))
-    pointer = np.array([0, len(keys)])
-    line = scipy.sparse.csr_array((positions, keys, pointer), shape=(1, max(n_keys, 1)))
+    line = compressed_rows(positions, keys, np.array([0, len(keys)]), (1, max(n_keys, 1)))
     return line.tocsc().data
 
 

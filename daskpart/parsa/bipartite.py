@@ -182,7 +182,9 @@ class Bipartite(ShownAsTable):
 
     def select(self, data: NDArray[np.int32]) -> Block:
         """These data, rising, as a block."""
-        taken = taken_rows(self.data_pointer, self.parameters, data)
+        taken = self.data_pointer, self.parameters
+        if len(data) < self.n_data:
+            taken = taken_rows(*taken, data)
         return block_of(data, taken[0], taken[1], self.n_parameters)
 
     def blocks(self, n_blocks: int, random_state: int = 0) -> MemoryBlocks:

@@ -19,6 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from daskpart._floor.checks import several, whole_number
+from daskpart._floor.compressed_rows import compressed_rows
 from daskpart.containers.coordinates import index_dtype
 from daskpart.errors import InputError, ReadError
 
@@ -140,9 +141,8 @@ class Rows(NamedTuple):
     def with_rising_indices(self) -> Rows:
         """The same, with the features of each row in order."""
         pointer = np.concatenate([[0], np.cumsum(self.lengths)])
-        matrix = sp.csr_array(
-            (self.values, self.indices, pointer), shape=(len(self.lengths), self.most + 1)
-        )
+        shape = (len(self.lengths), self.most + 1)
+        matrix = compressed_rows(self.values, self.indices, pointer, shape)
         matrix.sort_indices()
         return self._replace(indices=matrix.indices, values=matrix.data)
 

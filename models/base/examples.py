@@ -27,6 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from daskpart._floor.compressed_rows import compressed_rows
 from daskpart._floor.hashing import row_keys
 from daskpart.collectives.messages import Exchange, ValueInbox
 from daskpart.containers.coordinates import index_dtype
@@ -87,10 +88,7 @@ class _Block(NamedTuple):
         order = np.argsort(self.keys)
         pointer = np.concatenate([[0], np.cumsum(self.rows.lengths)])
         shape = (len(order), self.rows.most + 1)
-        # of one dtype: SciPy would make both int64
-        dtype = index_dtype(max(shape[1], int(pointer[-1])))
-        places = self.rows.indices.astype(dtype, copy=False), pointer.astype(dtype)
-        matrix = sp.csr_array((self.rows.values, *places), shape=shape)[order]
+        matrix = compressed_rows(self.rows.values, self.rows.indices, pointer, shape)[order]
         rows = Rows(
             np.diff(matrix.indptr).astype(np.int64),
             matrix.indices,

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from daskpart._floor.compressed_rows import compressed_rows
 from daskpart.containers.coordinates import index_dtype
 from daskpart.readers.libsvm import Examples, Rows
 from daskpart.readers.streams import CHUNK_BYTES, opened
@@ -234,7 +234,7 @@ class StoredExamples:
         features = int(pointer[0]), int(pointer[-1])
         indices, values = self._column(1, *features), self._column(2, *features)
         shape = (end - begin, self.width)
-        matrix = sp.csr_array((values, indices, pointer - pointer[0]), shape=shape)
+        matrix = compressed_rows(values, indices, pointer - pointer[0], shape)
         matrix.has_canonical_format = True
         return Examples(matrix, self._column(3, begin, end))
 

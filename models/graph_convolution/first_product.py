@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from daskpart._floor.compressed_rows import compressed_rows
 from daskpart.collectives import Communicator, Exchange, PerRank, Plan
 from daskpart.collectives.messages import PreparedPlan, RankMessages, ValueInbox
 
@@ -142,4 +143,4 @@ def add_remote_product(total: Any, inbox: ValueInbox, data: RankData) -> Any:
 
 def _matrix(csr: Any, n_columns: int) -> Any:
     indptr, indices, data = csr
-    return scipy.sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_columns))
+    return compressed_rows(data, indices, indptr, (len(indptr) - 1, n_columns))

@@ -21,6 +21,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from daskpart._floor.compressed_rows import compressed_rows
 from daskpart.collectives import Communicator, PerRank, allreduce
 from daskpart.collectives.sparse_allreduce import equal_shares
 from daskpart.collectives.stream import Stream, entries_stream
@@ -268,10 +269,7 @@ def inputs_of(rows: Rows, *, fit: Training, dense: bool) -> Inputs | StoredRows[
 
 def _in_memory(rows: RankRows, *, network: Network, dense: bool) -> Inputs:
     shape = len(rows.pointer) - 1, network.widths[0]  # in the order in which they were given
-    pointer = rows.pointer
-    if len(rows.indices) <= np.iinfo(rows.indices.dtype).max:  # else scipy makes indices as wide
-        pointer = pointer.astype(rows.indices.dtype, copy=False)
-    X: Any = scipy.sparse.csr_array((rows.data, rows.indices, pointer), shape=shape)
+    X: Any = compressed_rows(rows.data, rows.indices, rows.pointer, shape)
     X = X.astype(network.dtype, copy=False)
     if dense:
         X = X.toarray()

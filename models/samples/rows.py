@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from daskpart._floor.compressed_rows import compressed_rows
 from daskpart._floor.hashing import GOLDEN, mixed_word
 from daskpart._floor.kernels import kernel
 from daskpart.containers.dask_blocks import cut_by_part
@@ -113,8 +114,8 @@ class RankRows:
     def matrix(self, n_features: int) -> csr_array:
         """As a csr matrix."""
         own = slice(int(self.pointer[0]), int(self.pointer[-1]))
-        arrays = self.data[own], self.indices[own], self.pointer - self.pointer[0]
-        return csr_array(arrays, shape=(len(self), n_features))
+        pointer = self.pointer - self.pointer[0]
+        return compressed_rows(self.data[own], self.indices[own], pointer, (len(self), n_features))
 
     @property
     def dtype(self) -> np.dtype[Any]:

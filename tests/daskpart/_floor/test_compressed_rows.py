@@ -1,0 +1,58 @@
+"""Indices stay as narrow as they are: SciPy makes them as wide as the pointer."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from daskpart._floor.compressed_rows import compressed_rows
+from daskpart._incidence import group, transpose
+from daskpart.models.samples.rows import rank_rows
+
+
+@pytest.mark.parametrize("pointer_dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_indices_are_narrow_and_shared_where_they_were(dtype, pointer_dtype):
+    values, indices = np.arange(5.0), np.array([0, 2, 1, 0, 2], dtype)
+    pointer = np.array([0, 2, 2, 5], pointer_dtype)
+    rows = compressed_rows(values, indices, pointer, (3, 4))
+    assert rows.indices.dtype == rows.indptr.dtype == np.int32
+    assert np.shares_memory(rows.data, values)
+    assert np.shares_memory(rows.indices, indices) == (dtype == np.int32)
+    assert not np.shares_memory(rows.indptr, pointer)  # sums of duplicates change it
+    assert rows.toarray().tolist() == [[0, 0, 1, 0], [0, 0, 0, 0], [3, 2, 4, 0]]
+
+
+def test_wide_rows_have_wide_indices():
+    rows = compressed_rows(np.ones(1), np.array([2**40]), np.array([0, 1]), (1, 2**41))
+    assert rows.indices.dtype == np.int64
+    assert rows.indices.tolist() == [2**40]
+
+
+def test_rows_of_a_rank_are_no_copy():
+    """Those of SGD on a server ask for it at each batch."""
+    X = compressed_rows(np.arange(5.0), np.arange(5, dtype=np.int32), np.array([0, 2, 5]), (2, 5))
+    rows = rank_rows(0, X, [0, 1], [1, 1])
+    assert np.shares_memory(rows.matrix(5).indices, X.indices)
+
+
+def test_transposing_takes_few_bytes_an_entry():
+    n_rows, n_columns = 3_000, 500
+    pointer = np.arange(0, 100 * n_rows + 1, 100)
+    indices = np.sort(np.random.default_rng(0).integers(0, n_columns, (n_rows, 100)), axis=1)
+    indices = indices.astype(np.int32).ravel()
+    transpose(pointer, indices, n_columns)
+    tracemalloc.start()
+    try:
+        transpose(pointer, indices, n_columns)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        group(indices, indices, n_columns)
+        _, of_group = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # a byte of truth before and behind, and four for the row
+    assert most < 6.6 * len(indices)
+    assert of_group < 8.4 * len(indices)
