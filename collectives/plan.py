@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from daskpart._floor.archive import opened_npz
 from daskpart._floor.atomic import replacing
 from daskpart._floor.checks import as_array, require_like, whole_number, whole_numbers
+from daskpart._floor.compressed_rows import entries_of_rows
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
@@ -164,9 +165,7 @@ class Round:
     def reversed(self) -> Round:
         """The round with every message sent back: source and destination swapped."""
         order, _ = self._by_destination
-        lengths = self.lengths[order]
-        begin = np.concatenate(([0], np.cumsum(lengths)))
-        take = np.repeat(self.pointer[order] - begin[:-1], lengths) + np.arange(begin[-1])
+        begin, take = entries_of_rows(self.pointer, order)
         return Round(
             self.n_ranks, self.destination[order], self.source[order], begin, self.items[take]
         )
@@ -179,9 +178,7 @@ class Round:
         begin, end = np.searchsorted(self.source, np.array([rank, rank + 1], self.source.dtype))
         order, first = self._by_destination
         arriving = order[first[rank] : first[rank + 1]]
-        lengths = self.pointer[arriving + 1] - self.pointer[arriving]  # not those of all messages
-        in_pointer = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-        take = np.repeat(self.pointer[arriving] - in_pointer[:-1], lengths)
+        in_pointer, take = entries_of_rows(self.pointer, arriving)
         return RankRound(
             rank=rank,
             destinations=self.destination[begin:end],
@@ -189,7 +186,7 @@ class Round:
             out_items=self.items[self.pointer[begin] : self.pointer[end]],
             sources=self.source[arriving],
             in_pointer=in_pointer,
-            in_items=self.items[take + np.arange(len(take))],
+            in_items=self.items[take],
         )
 
     def traffic(self) -> NDArray[np.int64]:

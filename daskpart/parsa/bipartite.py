@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.checks import whole_number
+from daskpart._floor.compressed_rows import entries_of_rows
 from daskpart._floor.distinct import distinct
 from daskpart._floor.tables import ShownAsTable
 from daskpart._incidence import group, transpose
@@ -321,7 +322,5 @@ def taken_rows(
     pointer: NDArray[np.int64], parameters: NDArray[Any], rows: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Compressed rows of these rows alone."""
-    lengths = np.diff(pointer)[rows]
-    taken_pointer = np.concatenate([[0], np.cumsum(lengths)])
-    place = np.arange(taken_pointer[-1]) + np.repeat(pointer[rows] - taken_pointer[:-1], lengths)
+    taken_pointer, place = entries_of_rows(pointer, rows)
     return taken_pointer, parameters[place].astype(np.int32, copy=False)

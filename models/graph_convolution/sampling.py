@@ -26,6 +26,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
+from daskpart._floor.compressed_rows import entries_of_rows
 from daskpart._floor.distinct import distinct
 from daskpart.collectives.messages import RankMessages, ValueInbox
 from daskpart.data_models import Adjacency, LayerSampler, NeighbourSampler, VertexSampler
@@ -395,9 +396,7 @@ def rows_asked_for(before: int, *of_layers: LayerEdges, times: tuple[int, ...]) 
 def _rows_at(rows: Rows, places: NDArray[np.int64]) -> Rows:
     if not isinstance(rows, SparseRows):
         return rows.take(places, axis=0)
-    lengths = np.diff(rows.indptr)[places]
-    pointer = np.concatenate(([0], np.cumsum(lengths)))
-    at = np.arange(pointer[-1]) + np.repeat(rows.indptr[places] - pointer[:-1], lengths)
+    pointer, at = entries_of_rows(rows.indptr, places)
     return SparseRows(pointer, rows.indices[at], rows.data[at], rows.n_columns)
 
 

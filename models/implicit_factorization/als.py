@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.compressed_rows import entries_of_rows
 from daskpart.collectives import Communicator, Inbox, PerRank, PreparedPlan, allreduce, expand
 
 from .kernels.solving import (
@@ -163,9 +164,7 @@ class Events:
 
     def of_rows(self, rows: NDArray[np.intp]) -> Events:
         """The events of some rows."""
-        lengths = np.diff(self.pointer)[rows]
-        pointer = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-        at = np.repeat(self.pointer[rows] - pointer[:-1], lengths) + np.arange(pointer[-1])
+        pointer, at = entries_of_rows(self.pointer, rows)
         return Events(pointer, self.columns[at], self.weights[at])
 
     @property

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.compressed_rows import entries_of_rows
 from daskpart._floor.kernels import working_clock
 from daskpart._floor.sums import sums_by_key
 from daskpart._floor.words import counted, plural
@@ -287,10 +288,7 @@ def events_of_ranks(
         own, other = plan.numberings[side], plan.numberings[OTHER[side]]
         pointer, place = data.row_pointer(), np.empty(data.shape[1], np.int32)
         for rank, held in enumerate(found):
-            rows = own.first_group(rank)
-            lengths = np.diff(pointer)[rows]
-            starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-            chosen = np.repeat(pointer[rows] - starts[:-1], lengths) + np.arange(starts[-1])
+            starts, chosen = entries_of_rows(pointer, own.first_group(rank))
             place[other.of_rank(rank)] = np.arange(len(other.of_rank(rank)), dtype=np.int32)
             weights = (alpha * data.values[chosen]).astype(np.float32)
             held[side] = Events(starts, place[data.columns[chosen]], weights)

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.compressed_rows import entries_of_rows
 from daskpart.collectives import ServerEndpoint
 from daskpart.collectives.stream import entries_stream
 from daskpart.collectives.topk import Compressor, Feedback
@@ -138,15 +139,15 @@ def _step(
     rate: float, scale: float, share: float, fit: ServerSgd,
 ) -> float:  # fmt: skip
     """Pull, compute, push; gives the sum of losses."""
-    matrix: Any = rows.matrix(fit.n_features)[batch]
-    features, place = np.unique(matrix.indices, return_inverse=True)
+    pointer, entries = entries_of_rows(rows.pointer, batch)
+    features, place = np.unique(rows.indices[entries], return_inverse=True)
     ids = np.append(features, fit.n_features)
     n_pulled = len(ids) if fit.intercept else len(features)
     table = np.zeros((len(ids) * fit.n_outputs, GRADIENT + 1))
     table[: n_pulled * fit.n_outputs, WEIGHT] = endpoint.pull(ids[:n_pulled]).ravel()
     table[: -fit.n_outputs, WEIGHT] *= scale
     _, loss = accumulate(
-        matrix.indptr.astype(np.int64), place.astype(np.int32), matrix.data, rows.target[batch],
+        pointer, place.astype(np.int32), rows.data[entries], rows.target[batch],
         rows.weight[batch], np.arange(len(batch)), share, fit.loss, fit.epsilon, 0.0, 0.0,
         fit.intercept, table, np.array([1.0, 0.0]), np.empty(fit.n_outputs),
         np.zeros(len(ids) // 64 + 1, np.uint64),

@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from daskpart._floor.compressed_rows import entries_of_rows
 from daskpart._floor.kernels import kernel
 from daskpart.collectives.plan import Plan, Round
 
@@ -195,10 +196,8 @@ class SubEpochSchedule:
 
     def _members(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The members of some groups, one group after the other, and how many each has."""
-        begin = self.group_pointer[groups]
-        size = self.group_pointer[groups + 1] - begin
-        offset = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
-        return self.group_ranks[np.repeat(begin, size) + offset], size
+        pointer, places = entries_of_rows(self.group_pointer, groups)
+        return self.group_ranks[places], np.diff(pointer)
 
     def _pairs(self, items: np.ndarray, ranks: np.ndarray) -> np.ndarray:
         """A number for each (item, rank)."""

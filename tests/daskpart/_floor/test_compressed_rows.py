@@ -6,8 +6,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from daskpart._floor.compressed_rows import compressed_rows
+from daskpart._floor.compressed_rows import compressed_rows, entries_of_rows
 from daskpart._incidence import group, transpose
 from daskpart.models.samples.rows import rank_rows
 
@@ -23,6 +25,17 @@ def test_indices_are_narrow_and_shared_where_they_were(dtype, pointer_dtype):
     assert np.shares_memory(rows.indices, indices) == (dtype == np.int32)
     assert not np.shares_memory(rows.indptr, pointer)  # sums of duplicates change it
     assert rows.toarray().tolist() == [[0, 0, 1, 0], [0, 0, 0, 0], [3, 2, 4, 0]]
+
+
+@given(st.lists(st.integers(0, 4), max_size=8), st.data())
+def test_entries_of_rows_are_those_of_a_sparse_matrix(sizes, data):
+    chosen = data.draw(st.lists(st.integers(0, len(sizes) - 1), max_size=12)) if sizes else []
+    pointer = np.cumsum([0, *sizes])
+    own, places = entries_of_rows(pointer, np.array(chosen, np.int64))
+    assert own.dtype == places.dtype == np.int64
+    expected = [range(pointer[row], pointer[row + 1]) for row in chosen]
+    assert places.tolist() == [place for each in expected for place in each]
+    assert np.diff(own).tolist() == [*map(len, expected)]
 
 
 def test_wide_rows_have_wide_indices():
