@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import scipy.sparse
@@ -54,9 +53,6 @@ def _cut() -> None:
         daskpart.refine(matrix, found, objective)
         daskpart.Connectivity.from_partition(Hypergraph.column_net(matrix), found).to_dict()
     daskpart.partition(matrix, 4, method="parsa")
-    nets = Hypergraph.column_net(matrix)
-    # costs that two bytes do not hold, as of the V-cycles of many parts
-    daskpart.partition(replace(nets, net_costs=nets.net_costs << 15), 4)
 
 
 def _train() -> None:

@@ -16,7 +16,10 @@ from benchmarks.partition_engine import EPSILON, SEED
 from . import partition_engine
 from .output import Origin, markdown_table, out_option, write_numbers, write_section
 
-INSTANCES = ("ml-1m", "gowalla", "coauthor-physics", "bundle1.mtx", "ibm14", "threads-math-sx")
+INSTANCES = (
+    "ml-1m", "gowalla", "coauthor-physics", "bundle1.mtx", "ibm14", "threads-math-sx",
+    "imdb-bigrams",
+)  # fmt: skip
 MOST = 6
 COLUMNS = (
     "instance", "vertices", "pins", "K", "MB of pins", "peak MB", "peak / pins",
@@ -77,13 +80,14 @@ def main(names: tuple[str, ...], parts: tuple[int, ...], out: Path) -> None:
         f"times the pins at 4 bytes each; kept in {kept} of {len(rows)} lines.\n\n"
         f"{markdown_table(COLUMNS, rows)}\n\n"
         "*Peak / hypergraph*: over the bytes of pins, net pointer, weights and costs together. "
-        "However many parts there are, the table of gains has 3.5 entries a pin at most, of 2 "
-        "bytes each where no vertex has nets that cost more than 32,767 together: a table of an "
-        "entry for every vertex and part is kept where it is no larger, else it is folded to one "
-        "entry a pin. Most is taken where vertices or nets have few pins: on a netlist, of four "
-        "pins a vertex and net, what the search on the finest level keeps of every vertex and net "
-        "weighs more than the pins; on threads, of three pins a net, the coarsest level has most "
-        "of the pins, and is cut while finer ones wait."
+        "However many parts there are, the table of gains has 3.5 entries a pin at most, of 4 "
+        "bytes each, or of 2 on levels of four million pins and more where no vertex has nets that "
+        "cost more than 32,767 together (below, a second type would take longer to compile than "
+        "all of the search): a table of an entry for every vertex and part is kept where it is no "
+        "larger, else it is folded to one entry a pin. Most is taken where vertices or nets have "
+        "few pins: on a netlist, of four pins a vertex and net, what the search on the finest "
+        "level keeps of every vertex and net weighs more than the pins; on threads, of three pins "
+        "a net, the coarsest level has most of the pins, and is cut while finer ones wait."
     )
     write_numbers(out, "engine_memory", COLUMNS, rows, origin)
     write_section(out, "engine_memory", "Peak memory of our engine", body, origin)

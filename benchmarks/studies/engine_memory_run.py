@@ -17,14 +17,16 @@ import numpy as np
 from benchmarks.measuring import begin_peak, peak_since
 from benchmarks.partition_engine import EPSILON, SEED
 from daskpart.hypergraph import Hypergraph
-from daskpart.partitioners.multilevel import MultilevelEngine
+from daskpart.partitioners.multilevel import MultilevelEngine, k_way
 
 
 def measured(hypergraph: Hypergraph, n_parts: int) -> dict[str, float]:
     """Bytes that the engine added at most, those of the hypergraph, and CPU seconds."""
     engine = MultilevelEngine()
-    for vertices, nets, pins in ((8000, 20_000, 3), (1500, 3000, 100)):  # compile for both kinds
-        engine.partition(_made(vertices, nets, pins), n_parts, EPSILON, SEED)
+    large = k_way.LARGE
+    for k_way.LARGE in (0, large):  # compile what large levels take, too, and both kinds
+        for vertices, nets, pins in ((8000, 20_000, 3), (1500, 3000, 100)):
+            engine.partition(_made(vertices, nets, pins), n_parts, EPSILON, SEED)
     gc.collect()
     before, begin = begin_peak(), time.process_time()
     engine.partition(hypergraph, n_parts, EPSILON, SEED)

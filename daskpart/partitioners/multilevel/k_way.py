@@ -23,6 +23,9 @@ from .heap import ABSENT
 from .level import Level, reach
 
 SHORT = 64  # pins of the nets that are searched for a part's last pin
+# pins of the levels whose gain table, which is most of all, takes half the memory where it can: for
+# one more type to compile, which of fewer pins would take longer than the search
+LARGE = 1 << 22
 
 
 class KWayState(NamedTuple):
@@ -38,7 +41,7 @@ class KWayState(NamedTuple):
     several: np.ndarray  # int32[slots of long nets]: exclusive-or of those pins
     vacant: int  # slot_part of a slot that is not in use
     ceiling: int  # the most that the nets of a vertex cost together
-    penalty: np.ndarray  # costs[n_vertices]: int16 where the ceiling fits, else as the level's
+    penalty: np.ndarray  # costs[n_vertices]: int16 of LARGE levels it fits, else as the level's
     benefit: np.ndarray  # costs: see `gain_table.with_gain_table`; empty before
     dense: bool  # whether `benefit` has an entry for every vertex and part
     row: np.ndarray  # costs[n_parts]: benefits of the vertex at hand; see `gain_table.connect`
@@ -181,8 +184,8 @@ def k_way_state(
     names = name_type(n_parts)
     first_long = int(pointer[np.searchsorted(np.diff(level.net_pointer), SHORT, side="right")])
     ceiling = int(reach(level).max(initial=0))
-    # half the memory of a table, which is most of all, for one more type to compile
-    costs = np.int16 if ceiling < 2**15 else level.net_costs.dtype
+    fits = level.pins.size >= LARGE and ceiling < 2**15
+    costs = np.int16 if fits else level.net_costs.dtype
     parts = KWayState(
         part=part.astype(names, copy=False),
         weight=np.zeros(n_parts, np.int64),
