@@ -188,6 +188,8 @@ def _kind(labels: np.ndarray) -> str:
 
 
 def _as_vector(labels: Any) -> np.ndarray:
+    if hasattr(labels, "to_pylist"):  # of pyarrow, whose to_numpy refuses what it would copy
+        labels = np.asarray(labels)
     vector = labels.to_numpy() if hasattr(labels, "to_numpy") else labels
     refuse_masked(vector, "labels")
     if isinstance(vector, np.ndarray):

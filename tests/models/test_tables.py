@@ -43,6 +43,18 @@ def test_factors_of_a_table(converted):
     np.testing.assert_array_equal(found.transform(converted(frame[:30])), new)
 
 
+_COLUMNS = [polars.Series, pyarrow.array, lambda names: pyarrow.chunked_array([names])]
+
+
+@pytest.mark.parametrize("column", _COLUMNS)
+def test_names_in_a_column_of_another_library(column):
+    model = daskpart.MatrixFactorization(3, max_iter=3, random_state=0).fit(_ratings())
+    expected = model.recommend(["u3", "u1"], n=4)
+    pd.testing.assert_frame_equal(model.recommend(column(["u3", "u1"]), n=4), expected)
+    expected = model.similar_items([3, 4], n=2)
+    pd.testing.assert_frame_equal(model.similar_items(column([3, 4]), n=2), expected)
+
+
 def test_weights_in_a_series_of_polars():
     frame = _ratings()
     weights = np.linspace(0.5, 1.5, len(frame))
