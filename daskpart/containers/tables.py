@@ -1,4 +1,4 @@
-"""Tables of any library as those of pandas.
+"""Tables of any library as those of pandas, and their columns as NumPy has them.
 
 polars, pyarrow, DuckDB …   by Arrow's stream, which each of them offers
 Dask                        computed, or as they are where some columns are enough
@@ -8,6 +8,8 @@ pandas, and all else        as they are
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from daskpart._floor.checks import needs_pyarrow
 
@@ -29,13 +31,26 @@ def from_arrow(data: Any) -> Any:
     """
     if not hasattr(data, "__arrow_c_stream__") or is_a(data, "pandas", "DataFrame"):
         return data
-    if not (hasattr(data, "columns") or hasattr(data, "column_names")):  # a single column
+    if not _has_columns(data):
         return data
     import pandas
 
     frames: Any = pandas.DataFrame  # of whose from_arrow the stubs do not know
     with needs_pyarrow(f"reading a {type(data).__qualname__} of {type(data).__module__}"):
         return frames.from_arrow(data)
+
+
+def column_from_arrow(data: Any) -> Any:
+    """A single column of polars or pyarrow as an array; anything else as it is."""
+    speaks_arrow = hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+    if not speaks_arrow or is_a(data, "pandas", "Series") or _has_columns(data):
+        return data
+    return np.asarray(data)
+
+
+def _has_columns(data: Any) -> bool:
+    """Whether what speaks Arrow is a table."""
+    return hasattr(data, "columns") or hasattr(data, "column_names")
 
 
 def table_in_memory(data: Any) -> Any:

@@ -19,6 +19,7 @@ import numpy as np
 
 from daskpart._floor.checks import refuse_masked
 from daskpart._floor.words import plural
+from daskpart.containers.tables import column_from_arrow
 from daskpart.errors import InputError
 
 if TYPE_CHECKING:
@@ -188,8 +189,7 @@ def _kind(labels: np.ndarray) -> str:
 
 
 def _as_vector(labels: Any) -> np.ndarray:
-    if hasattr(labels, "to_pylist"):  # of pyarrow, whose to_numpy refuses what it would copy
-        labels = np.asarray(labels)
+    labels = column_from_arrow(labels)
     vector = labels.to_numpy() if hasattr(labels, "to_numpy") else labels
     refuse_masked(vector, "labels")
     if isinstance(vector, np.ndarray):

@@ -12,7 +12,6 @@ import scipy.sparse
 
 from daskpart._floor.checks import real_numbers
 from daskpart._floor.checksum import checksum
-from daskpart.containers.coordinates import is_a
 from daskpart.containers.matrix import (
     Columns,
     LabelledMatrix,
@@ -20,6 +19,7 @@ from daskpart.containers.matrix import (
     from_triples,
     stored_triples,
 )
+from daskpart.containers.tables import column_from_arrow
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.problem import (
     Problem,
@@ -265,8 +265,7 @@ def _weights_of(
     """
     import pandas as pd  # here, as ranks import this module
 
-    if is_a(given, "polars", "Series"):
-        given = given.to_numpy()
+    given = column_from_arrow(given)
     if getattr(given, "ndim", 2) == 1:
         given = in_memory(given, "sample weights")
     if isinstance(given, np.ndarray | pd.Series | list) and np.ndim(given) == 1:

@@ -18,6 +18,7 @@ _LIBRARIES = {
     "polars": polars.from_pandas,
     "pyarrow": lambda frame: pyarrow.Table.from_pandas(frame, preserve_index=False),
 }
+_COLUMNS = [polars.Series, pyarrow.array, lambda names: pyarrow.chunked_array([names])]
 library = pytest.mark.parametrize("converted", _LIBRARIES.values(), ids=_LIBRARIES)
 
 
@@ -43,9 +44,6 @@ def test_factors_of_a_table(converted):
     np.testing.assert_array_equal(found.transform(converted(frame[:30])), new)
 
 
-_COLUMNS = [polars.Series, pyarrow.array, lambda names: pyarrow.chunked_array([names])]
-
-
 @pytest.mark.parametrize("column", _COLUMNS)
 def test_names_in_a_column_of_another_library(column):
     model = daskpart.MatrixFactorization(3, max_iter=3, random_state=0).fit(_ratings())
@@ -55,12 +53,13 @@ def test_names_in_a_column_of_another_library(column):
     pd.testing.assert_frame_equal(model.similar_items(column([3, 4]), n=2), expected)
 
 
-def test_weights_in_a_series_of_polars():
+@pytest.mark.parametrize("column", _COLUMNS)
+def test_weights_in_a_column_of_another_library(column):
     frame = _ratings()
     weights = np.linspace(0.5, 1.5, len(frame))
     model = daskpart.MatrixFactorization(3, max_iter=3, random_state=0)
     expected = model.fit(frame, sample_weight=weights).predict(frame)
-    found = model.fit(polars.from_pandas(frame), sample_weight=polars.Series(weights))
+    found = model.fit(polars.from_pandas(frame), sample_weight=column(weights))
     np.testing.assert_array_equal(found.predict(frame), expected)
 
 

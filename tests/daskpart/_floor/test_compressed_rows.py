@@ -45,7 +45,7 @@ def test_wide_rows_have_wide_indices():
 
 
 def test_rows_of_a_rank_are_no_copy():
-    """Those of SGD on a server ask for it at each batch."""
+    """A fit asks for them block by block."""
     X = compressed_rows(np.arange(5.0), np.arange(5, dtype=np.int32), np.array([0, 2, 5]), (2, 5))
     rows = rank_rows(0, X, [0, 1], [1, 1])
     assert np.shares_memory(rows.matrix(5).indices, X.indices)

@@ -35,7 +35,12 @@ class Frame:
     def to_pandas(self) -> None: ...
 
 
+class SparkFrame:
+    def toPandas(self) -> None: ...  # as Spark calls it
+
+
 def test_frames_of_other_libraries_go_by_pandas() -> None:
+    assert "give its toPandas(), edges" in not_read(SparkFrame(), "graph", "edges")
     assert (
         not_read(Frame(), "graph", "edges")
         == "cannot read a Frame as a graph; give its to_pandas(), edges"

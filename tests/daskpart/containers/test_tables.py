@@ -14,7 +14,7 @@ import scipy.sparse
 
 import daskpart
 from daskpart.containers import as_matrix, as_tensor
-from daskpart.containers.tables import from_arrow, table_in_memory
+from daskpart.containers.tables import column_from_arrow, from_arrow, table_in_memory
 from daskpart.datasets import leave_last_out, split_by_time, train_test_split_ratings, user_folds
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -61,6 +61,14 @@ def test_what_is_no_table_stays_as_it_is():
     assert from_arrow(lazy) is lazy
     pd.testing.assert_frame_equal(table_in_memory(lazy), lazy.compute())
     pd.testing.assert_series_equal(table_in_memory(lazy["rating"]), _FRAME["rating"])
+
+
+def test_columns_of_other_libraries_are_arrays():
+    for column in (polars.Series([1, 2]), pyarrow.array([1, 2]), pyarrow.chunked_array([[1, 2]])):
+        assert isinstance(column_from_arrow(column), np.ndarray)
+        assert column_from_arrow(column).tolist() == [1, 2]
+    for data in (_FRAME, _FRAME["user"], *_TABLES.values(), [1], "a", None, np.ones(1)):
+        assert column_from_arrow(data) is data
 
 
 def test_missing_users_and_ratings_are_found_in_other_tables_too():
