@@ -29,9 +29,7 @@ def from_arrow(data: Any) -> Any:
     InputError
         When pyarrow is not installed.
     """
-    if not hasattr(data, "__arrow_c_stream__") or is_a(data, "pandas", "DataFrame"):
-        return data
-    if not _has_columns(data):
+    if not (_speaks_arrow(data) and _has_columns(data)):
         return data
     import pandas
 
@@ -42,10 +40,16 @@ def from_arrow(data: Any) -> Any:
 
 def column_from_arrow(data: Any) -> Any:
     """A single column of polars or pyarrow as an array; anything else as it is."""
-    speaks_arrow = hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
-    if not speaks_arrow or is_a(data, "pandas", "Series") or _has_columns(data):
-        return data
-    return np.asarray(data)
+    return np.asarray(data) if _speaks_arrow(data) and not _has_columns(data) else data
+
+
+def _speaks_arrow(data: Any) -> bool:
+    """Whether a library that is not known here offers Arrow's stream, or array."""
+    known = (("pandas", "DataFrame"), ("pandas", "Series"), ("xarray", "DataArray"),
+             ("xarray", "Dataset"))  # fmt: skip
+    if any(is_a(data, *kind) for kind in known):
+        return False
+    return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
 
 
 def _has_columns(data: Any) -> bool:

@@ -11,6 +11,8 @@ import pandas as pd
 import polars
 import pytest
 import scipy.sparse
+import sparse
+import xarray
 
 import daskpart
 from daskpart.containers import as_matrix, as_tensor
@@ -61,6 +63,21 @@ def test_what_is_no_table_stays_as_it_is():
     assert from_arrow(lazy) is lazy
     pd.testing.assert_frame_equal(table_in_memory(lazy), lazy.compute())
     pd.testing.assert_series_equal(table_in_memory(lazy["rating"]), _FRAME["rating"])
+
+
+def test_labelled_arrays_are_no_tables_whatever_their_sides_are_called():
+    """They offer Arrow's stream, too, and a side of theirs is an attribute."""
+    cells = sparse.COO(np.array([[0, 1, 2], [1, 2, 0]]), np.array([1.0, 2, 3]), (3, 3))
+    sides = {"column_names": [*"abc"], "columns": [*"abc"]}
+    array = xarray.DataArray(cells, coords=sides, dims=[*sides])
+    for data in (array, array["columns"], array.to_dataset(name="x")):
+        assert from_arrow(data) is table_in_memory(data) is column_from_arrow(data) is data
+    np.testing.assert_array_equal(as_matrix(array).values, [1, 2, 3])
+    assert as_tensor(array).dims == tuple(sides)
+    model = daskpart.GCNClassifier(max_iter=1).fit(None, [0, 1, 0], graph=array)
+    assert len(model.predict()) == 3
+    model = daskpart.MatrixFactorization(1, max_iter=1).fit(array, sample_weight=array)
+    assert model.predict(array).dims == tuple(sides)
 
 
 def test_columns_of_other_libraries_are_arrays():
