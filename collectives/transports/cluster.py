@@ -9,7 +9,7 @@ last state that it kept, on a new communicator for the workers that are there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic, sleep
@@ -21,8 +21,12 @@ from distributed.client import FutureCancelledError
 from distributed.scheduler import NoValidWorkerError
 from distributed.threadpoolexecutor import thread_state
 
+from daskpart._floor.rank_tasks import known_workers
 from daskpart.errors import WorkerLostError
 
+from .placement import WorkersBusyError, paused_workers
+
+_PAUSED_SECONDS = 30.0  # of a worker that is to compute, and may spill what it holds meanwhile
 _POLL_SECONDS = 0.5
 _LOOKS_AFTER_ERROR = 4
 _EFFECTS_OF_LOSS = (OSError, KilledWorker, NoValidWorkerError)  # OSError: comms that broke
@@ -42,10 +46,11 @@ class Cluster:
     def wait(self, futures: Sequence[Future]) -> None:
         """Until all are finished; raises what a task raised.
 
-        WorkerLostError if a worker that holds ranks left, or the cluster forgot a value.
+        WorkerLostError if a worker that holds ranks left, or the cluster forgot a value;
+        WorkersBusyError if Dask has long paused one that has something to do.
         """
         if futures:
-            self.watched(lambda: _all_finished(futures))
+            self.watched(lambda: _all_finished(futures), self._look_for_paused())
         for future in futures:
             if future.status == "error":
                 self.require_workers_after(future.exception())
@@ -134,6 +139,30 @@ class Cluster:
                 "that was kept, on a communicator for the workers that are there."
             )
 
+    def _look_for_paused(self) -> Callable[[], None]:
+        """As `require_workers`; also refuses a worker that was paused, and idle, at each look."""
+        idle_since = dict.fromkeys(self.workers, monotonic())
+
+        def look() -> None:
+            self.require_workers()
+            stuck = {a: worker for a, worker in self._known().items() if _is_stuck(worker)}
+            for address in self.workers:
+                if address not in stuck:
+                    idle_since[address] = monotonic()
+            if stuck and monotonic() - min(idle_since.values()) > _PAUSED_SECONDS:
+                raise WorkersBusyError(paused_workers(stuck))
+
+        return look
+
+    def paused(self) -> str:
+        """As `paused_workers`, of those that hold ranks."""
+        return paused_workers(self._known())
+
+    def _known(self) -> dict[str, dict[str, Any]]:
+        """What the scheduler knows of the workers that hold ranks, of those that are there."""
+        known = known_workers(self.client)
+        return {address: known[address] for address in self.workers if address in known}
+
     def _there(self) -> dict[str, int]:
         """The workers that are there now, and their threads."""
         return self.answered(lambda: self.client.nthreads(asynchronous=True))
@@ -148,6 +177,8 @@ class Cluster:
             raise
         except Exception as error:
             self.require_workers_after(error)
+            if isinstance(error, TimeoutError) and (paused := self.paused()):
+                raise WorkersBusyError(paused) from error  # nobody to give a value to
             if isinstance(error, OSError):  # what tasks raise is not raised here
                 raise _broken("to a worker or to the scheduler", error) from error
             raise
@@ -195,6 +226,11 @@ class Cluster:
         except BaseException:
             task.cancel()
             raise
+
+
+def _is_stuck(worker: Mapping[str, Any]) -> bool:
+    """Whether it is paused, and does not even end what it began."""
+    return worker["status"] == "paused" and not worker["metrics"]["task_counts"].get("executing")
 
 
 def _broken(connection: str, error: OSError) -> WorkerLostError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from time import monotonic, sleep
 from typing import Any
 
@@ -19,9 +19,11 @@ from daskpart.errors import InputError
 
 from .time_limits import time_limits
 
+_LOOK_SECONDS = 0.1
+
 
 class WorkersBusyError(InputError):
-    """The workers are in use, or all on their way, so ranks cannot be started on them now."""
+    """The workers are in use, on their way or paused, so ranks cannot be started on them now."""
 
 
 def has_threads_for(client: Client, n_ranks: int) -> bool:
@@ -46,22 +48,26 @@ def places_by_threads(
     limit = monotonic() + seconds
     with workers_called_for(client):
         while True:
-            threads = threads_by_worker(client)
+            workers = known_workers(client)
+            threads = _threads(workers)
             most = dict.fromkeys(threads, n_ranks) if oversubscribe else threads
             wrong = [a for a in placement or () if placement.count(a) > most.get(a, 0)]  # type: ignore[union-attr]
             if (n_ranks <= sum(most.values()) and not wrong) or monotonic() > limit:
                 break
-            sleep(0.1)
+            sleep(_LOOK_SECONDS)
     listed = ", ".join(f"{address}: {n}" for address, n in threads.items()) or "no workers"
     if n_ranks > sum(most.values()):
         waited = f" after {seconds:g} s" if seconds else ""
         # all may be gone for a moment, as a cluster is restarted: "auto" then waits for one
         kind = InputError if threads else WorkersBusyError
-        raise kind(
+        told = (
             f"{n_ranks} ranks need as many threads of workers; the cluster has "
-            f"{sum(threads.values())}{waited} ({listed}). Use fewer ranks or more workers; ranks "
-            "share threads with transport='auto', or oversubscribe=True."
+            f"{sum(threads.values())}{waited} ({listed}).",
+            paused_workers(workers),
+            "Use fewer ranks or more workers; ranks share threads with transport='auto', or "
+            "oversubscribe=True.",
         )
+        raise kind(" ".join(filter(None, told)))
     if placement is not None:
         if len(placement) != n_ranks or wrong:
             raise InputError(
@@ -81,14 +87,18 @@ def places_by_threads(
 
 def threads_by_worker(client: Client) -> dict[str, int]:
     """Threads of the workers that take tasks, in order of their names."""
-    workers = known_workers(client)
+    return _threads(known_workers(client))
+
+
+def _threads(workers: Mapping[str, Mapping]) -> dict[str, int]:
     return {address: workers[address]["nthreads"] for address in order_of_workers(workers)}
 
 
 @contextmanager
 def workers_called_for(client: Client) -> Iterator[None]:
-    """Where there is no worker, have a task wait for one: an adaptive cluster then starts some."""
-    task = None if known_workers(client) else client.submit(int, pure=False)
+    """Where no worker takes tasks, have one wait: an adaptive cluster then starts some."""
+    none = not order_of_workers(known_workers(client))
+    task = client.submit(int, pure=False) if none else None
     try:
         yield
     finally:
@@ -96,17 +106,33 @@ def workers_called_for(client: Client) -> Iterator[None]:
             task.release()
 
 
-def workers_that_came(client: Client) -> Mapping[str, Mapping]:
-    """What the scheduler knows of the workers; waits for the first one.
+def workers_that_came(client: Client) -> dict[str, Mapping]:
+    """What the scheduler knows of the workers that take tasks; waits for the first one.
 
     It may be on its way, at the beginning or after a loss.
     """
     _, seconds = time_limits(None, None)
-    with workers_called_for(client), suppress(TimeoutError):
-        client.wait_for_workers(1, timeout=seconds)
-    if not (workers := known_workers(client)):
-        raise InputError(f"The cluster has no workers, and none came in {seconds:g} s; start some.")
-    return workers
+    limit = monotonic() + seconds
+    with workers_called_for(client):
+        while not (running := order_of_workers(workers := known_workers(client))):
+            if monotonic() > limit:
+                told = f"The cluster has no workers, and none came in {seconds:g} s; start some."
+                raise WorkersBusyError(paused_workers(workers) or told)
+            sleep(_LOOK_SECONDS)
+    return {address: workers[address] for address in running}
+
+
+def paused_workers(workers: Mapping[str, Mapping]) -> str:
+    """What is wrong with workers that Dask has paused, and what to do; "" if it paused none."""
+    listed = ", ".join(
+        f"{address} ({worker['metrics']['memory'] / 1e6:.0f} of {worker['memory_limit'] / 1e6:.0f}"
+        " MB)"
+        for address, worker in workers.items()
+        if worker["status"] == "paused"
+    )
+    told = f"Dask has paused {listed}: their memory is nearly full, so they take no tasks. "
+    what = "Let go of what they hold, or start workers with more memory (memory_limit=…)."
+    return told + what if listed else ""
 
 
 def place_ranks(client: Any, n_ranks: int, placement: Sequence[str] | None = None) -> Sequence[str]:
@@ -134,9 +160,7 @@ def order_of_workers(workers: Mapping[str, Mapping]) -> list[str]:
     Names that are numbers (MPI ranks under dask-mpi) count as numbers.
     """
     running = [name for name, worker in workers.items() if worker.get("status") == "running"]
-    return sorted(
-        running or workers, key=lambda address: _name_order(workers[address]["name"], address)
-    )
+    return sorted(running, key=lambda address: _name_order(workers[address]["name"], address))
 
 
 def _name_order(name: Any, address: str) -> list:

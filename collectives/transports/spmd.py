@@ -131,9 +131,10 @@ class SpmdCommunicator(RankedCommunicator):
         if missing:
             self._require_ranks()
             where = ", ".join(f"{rank} on {self.placement[rank]}" for rank in missing)
+            why = "Other tasks keep the workers' threads; wait for them, or use transport='graph'."
             raise WorkersBusyError(
-                f"After {seconds:g} s these ranks do not run: {where}. Other tasks keep the "
-                "workers' threads; wait for them, or use transport='graph'."
+                f"After {seconds:g} s these ranks do not run: {where}. "
+                + (self._cluster.paused() or why)
             )
 
     def _close(self) -> None:

@@ -190,10 +190,6 @@ def test_workers_in_order_of_their_names():
         def __init__(self, names):
             self.names = names
 
-        def wait_for_workers(self, n_workers, timeout):
-            if n_workers > len(self.names):
-                raise TimeoutError
-
         def sync(self, function, n_workers, callback_timeout):
             return function(n_workers=n_workers)
 
@@ -206,11 +202,15 @@ def test_workers_in_order_of_their_names():
 
         def identity(self, n_workers):
             assert n_workers == -1  # all of them
-            return {"workers": {f"tcp://{i}": {"name": n} for i, n in enumerate(self.names)}}
+            of_each = [{"name": name, "status": "running"} for name in self.names]
+            return {"workers": {f"tcp://{i}": worker for i, worker in enumerate(of_each)}}
 
     assert place_ranks(Client([10, 2, 3]), 4) == ["tcp://1", "tcp://2", "tcp://0", "tcp://1"]
     assert place_ranks(Client(["w10", "w9"]), 2) == ["tcp://1", "tcp://0"]
-    with pytest.raises(InputError, match="no workers, and none came"):
+    with (
+        dask.config.set({"daskpart.start-seconds": 0.1}),
+        pytest.raises(InputError, match="no workers, and none came"),
+    ):
         place_ranks(Client([]), 2)
 
 

@@ -336,14 +336,20 @@ def test_places_never_exceed_threads():
             states = ["running", "running", "running", "paused"]  # a paused one takes no tasks
             return {
                 "workers": {
-                    f"tcp://{i}": {"name": i, "nthreads": threads[i], "status": states[i]}
+                    f"tcp://{i}": {
+                        "name": i, "nthreads": threads[i], "status": states[i],
+                        "memory_limit": 4e8, "metrics": {"memory": 3.6e8},
+                    }
                     for i in range(4)
                 }
-            }
+            }  # fmt: skip
 
     places = [int(place[-1]) for place in places_by_threads(Client(), 6)]
     assert places == [0, 1, 2, 1, 2, 1]
-    with pytest.raises(InputError, match=r"7 ranks need as many threads.*has 6.*tcp://1: 3"):
+    with pytest.raises(
+        InputError,
+        match=r"7 ranks need as many threads.*has 6.*tcp://1: 3.*tcp://3 \(360 of 400 MB\)",
+    ):
         places_by_threads(Client(), 7)
     places = [int(place[-1]) for place in places_by_threads(Client(), 13, oversubscribe=True)]
     assert places == 2 * [0, 1, 2, 1, 2, 1] + [0]
