@@ -2,7 +2,8 @@
 
     DaskpartError
     ├── InputError (ValueError)            what was given cannot be used: the value, what is allowed
-    │   └── ReadError                      a file that cannot be read: the path, the line
+    │   ├── ReadError                      a file that cannot be read: the path, the line
+    │   └── WorkersBusyError               ranks cannot be started on the workers now
     ├── EngineError (RuntimeError)         a partitioning engine failed
     ├── DivergenceError (ArithmeticError)  training left the finite numbers
     └── WorkerLostError (RuntimeError)     a worker that holds a rank went away
@@ -44,6 +45,10 @@ class ReadError(InputError):
         self.problem = problem
         self.option = option
         self.in_file = in_file
+
+
+class WorkersBusyError(InputError):
+    """The workers are in use, on their way or paused, so ranks cannot be started on them now."""
 
 
 class EngineError(DaskpartError, RuntimeError):

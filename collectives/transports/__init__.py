@@ -7,6 +7,7 @@ from typing import Any
 
 from daskpart._floor.checks import one_of
 from daskpart.collectives.communicator import Communicator
+from daskpart.errors import WorkersBusyError
 
 from .local import LocalCommunicator
 
@@ -78,7 +79,7 @@ def _fitting(n_ranks: int, client: Any) -> Communicator:
         return LocalCommunicator(n_ranks)
     from .dask_comm import DaskCommunicator
     from .mpi import MpiCommunicator, workers_are_mpi_ranks
-    from .placement import WorkersBusyError, workers_that_came
+    from .placement import workers_that_came
 
     if not getattr(client, "asynchronous", False):  # that is refused below
         workers_that_came(client)  # what they are decides

@@ -22,9 +22,9 @@ from distributed.scheduler import NoValidWorkerError
 from distributed.threadpoolexecutor import thread_state
 
 from daskpart._floor.rank_tasks import known_workers
-from daskpart.errors import WorkerLostError
+from daskpart.errors import WorkerLostError, WorkersBusyError
 
-from .placement import WorkersBusyError, paused_workers
+from .placement import paused_workers
 
 _PAUSED_SECONDS = 30.0  # of a worker that is to compute, and may spill what it holds meanwhile
 _POLL_SECONDS = 0.5

@@ -15,15 +15,11 @@ from typing import Any
 from distributed import Client
 
 from daskpart._floor.rank_tasks import known_workers
-from daskpart.errors import InputError
+from daskpart.errors import InputError, WorkersBusyError
 
 from .time_limits import time_limits
 
 _LOOK_SECONDS = 0.1
-
-
-class WorkersBusyError(InputError):
-    """The workers are in use, on their way or paused, so ranks cannot be started on them now."""
 
 
 def has_threads_for(client: Client, n_ranks: int) -> bool:

@@ -23,7 +23,7 @@ from dask.base import is_dask_collection
 from distributed import Client, Future
 
 from daskpart.collectives.communicator import Communicator, unchanged
-from daskpart.errors import InputError, WorkerLostError
+from daskpart.errors import InputError, WorkerLostError, WorkersBusyError
 
 from . import worker as on_worker
 from .cluster import Cluster, current_client
@@ -32,7 +32,7 @@ from .from_dask import collection_keys
 from .handles import Number
 from .lease import end_lease, take_lease
 from .mailbox import RunStopped, Standing, find_deadlock
-from .placement import WorkersBusyError, places_by_threads
+from .placement import places_by_threads
 from .rank import Answer, Endpoint, Request
 from .time_limits import time_limits
 

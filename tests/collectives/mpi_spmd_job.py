@@ -51,8 +51,7 @@ from daskpart.collectives import (
     communicator_for,
 )
 from daskpart.collectives.transports import mpi as on_mpi
-from daskpart.collectives.transports.placement import WorkersBusyError
-from daskpart.errors import DivergenceError, InputError, WorkerLostError
+from daskpart.errors import DivergenceError, InputError, WorkerLostError, WorkersBusyError
 
 EXAMPLES = str(Path(__file__).resolve().parents[2] / "examples")
 

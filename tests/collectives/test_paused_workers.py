@@ -16,8 +16,7 @@ from distributed.core import Status
 from daskpart._floor.rank_tasks import known_workers
 from daskpart.collectives import allreduce, communicator_for
 from daskpart.collectives.transports import cluster as on_cluster
-from daskpart.collectives.transports.placement import WorkersBusyError
-from daskpart.errors import InputError
+from daskpart.errors import InputError, WorkersBusyError
 
 PAUSED = r"Dask has paused .*\d of \d+ MB\).*memory_limit"
 

@@ -32,8 +32,7 @@ from daskpart.collectives import (
     allreduce,
     communicator_for,
 )
-from daskpart.collectives.transports.placement import WorkersBusyError
-from daskpart.errors import InputError
+from daskpart.errors import InputError, WorkersBusyError
 
 pytestmark = pytest.mark.cluster
 

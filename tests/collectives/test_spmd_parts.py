@@ -22,10 +22,10 @@ from daskpart.collectives.transports.mailbox import (
     Standing,
     find_deadlock,
 )
-from daskpart.collectives.transports.placement import WorkersBusyError, places_by_threads
+from daskpart.collectives.transports.placement import places_by_threads
 from daskpart.collectives.transports.rank import RankCommunicator, Request
 from daskpart.collectives.transports.time_limits import time_limits
-from daskpart.errors import InputError
+from daskpart.errors import InputError, WorkersBusyError
 
 
 def call(number, label="expand 0", run=1):
