@@ -177,15 +177,16 @@ def main(
         for k in (None, 32, 2) if n_ranks != chosen else (None, 32, 8, 2):
             click.echo(f"digits, {n_ranks} ranks, {told(k)} …")
             lines += lines_of(
-                "digits", small, n_ranks, k, hidden=(128,), batch_size=8, eta0=0.2, max_iter=epochs
-            )
+                "digits", small, n_ranks, k, hidden_layer_sizes=(128,), batch_size=8,
+                learning_rate_init=0.2, max_iter=epochs,
+            )  # fmt: skip
     large = pictures(samples)
     for n_ranks in picture_ranks:
         for k in (None, 2):
             click.echo(f"pictures, {n_ranks} ranks, {told(k)} …")
             lines += lines_of(
-                "pictures", large, n_ranks, k, hidden=(hidden, hidden), batch_size=16, eta0=0.5,
-                max_iter=picture_epochs,
+                "pictures", large, n_ranks, k, hidden_layer_sizes=(hidden, hidden), batch_size=16,
+                learning_rate_init=0.5, max_iter=picture_epochs,
             )  # fmt: skip
     table = pd.DataFrame(lines, columns=COLUMNS)
     draw(table, chosen, out / "mlp_topk.png")

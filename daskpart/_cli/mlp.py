@@ -25,7 +25,7 @@ class _MLP(SampleModel):
     options = tuple(each for each in SampleModel.options if each.name != "names")
     words: ClassVar[dict[str, str]] = {
         **SampleModel.words,
-        "hidden": "Widths of the hidden layers.",
+        "hidden_layer_sizes": "Widths of the hidden layers.",
     }
     template = "mlp.html"
 
@@ -34,7 +34,7 @@ class _MLP(SampleModel):
         check_samples(source, given)
         if estimator.learning_rate != "invscaling":
             refuse(("power_t",), "it is of --learning-rate invscaling")
-        if not estimator.hidden:
+        if not estimator.hidden_layer_sizes:
             refuse(("activation",), "there is no hidden layer")
         if estimator.top_k is None:
             refuse(("top_k_bucket",), "it is of --top-k")

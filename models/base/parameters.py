@@ -25,7 +25,8 @@ POSITIVE = Interval(Real, 0, inf, closed="neither")
 SHARE = Interval(Real, 0, 1, closed="left")  # of what some is held out of, or dropped from
 RANKS = Interval(Integral, 1, 1 << 16, closed="both")  # of more the plan alone fills the memory
 _TAKE_BOOLS = ("boolean", "verbose")
-_RATES = ("initial_learning_rate", "eta0")  # as factorizations and graph networks say, and others
+# as factorizations and graph networks say, linear models, perceptrons
+_RATES = ("initial_learning_rate", "eta0", "learning_rate_init")
 
 
 class SharedParameters(BaseEstimator):

@@ -72,14 +72,14 @@ class MLPClassifier(SampleClassifier, Perceptron):
 
     def __init__(
         self,
-        hidden: Any = (100,),
+        hidden_layer_sizes: Any = (100,),
         *,
         activation: str = "relu",
         class_weight: Any = None,
         alpha: float = 1e-4,
         optimizer: str = "adam",
         learning_rate: str = "constant",
-        eta0: float = 1e-3,
+        learning_rate_init: float = 1e-3,
         power_t: float = 0.5,
         batch_size: int = 64,
         max_iter: int = 200,

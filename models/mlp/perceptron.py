@@ -33,9 +33,8 @@ from .state import MLPState
 from .text import MLPText
 
 SHARED_PARAMETERS = """\
-hidden : int or tuple of int, default=(100,)
-    Widths of the hidden layers; (): one layer. (As in `GCNClassifier`; scikit-learn says
-    hidden_layer_sizes.)
+hidden_layer_sizes : int or tuple of int, default=(100,)
+    Widths of the hidden layers; (): one layer.
 activation : {"relu", "tanh", "logistic", "elu", "identity"}, default="relu"
     Between layers.
 alpha : float, default=1e-4
@@ -43,10 +42,10 @@ alpha : float, default=1e-4
     divides its alpha by the samples of a step, or by the sum of their weights.)
 optimizer : {"adam", "sgd", "momentum", "adagrad"}, default="adam"
     With `top_k`, "sgd" and "momentum": the others divide by the size of what arrived, which TopK
-    makes rare and large.
+    makes rare and large. (scikit-learn says solver, and its "sgd" has momentum.)
 learning_rate : {"constant", "invscaling", "step"}, default="constant"
-    eta0; eta0 / t^power_t, t counting steps; eta0 halved each 10 epochs.
-eta0 : float, default=0.001
+    The rate as it is; over t^power_t, t counting steps; halved each 10 epochs.
+learning_rate_init : float, default=0.001
     First learning rate.
 power_t : float, default=0.5
     Of "invscaling": 1 is 1/t, 0.5 is 1/√t.
@@ -119,41 +118,43 @@ class Perceptron(SampleModel):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SampleModel._parameter_constraints,
-        "hidden": [COUNT, tuple, list],
+        "hidden_layer_sizes": [COUNT, tuple, list],
         "activation": [StrOptions(set(ACTIVATIONS))],
         "alpha": [AT_LEAST_0],
         "optimizer": [StrOptions(set(OPTIMIZERS))],
         "learning_rate": [StrOptions(set(SCHEDULES) - {"optimal"})],
-        "eta0": [POSITIVE],
+        "learning_rate_init": [POSITIVE],
         "power_t": [AT_LEAST_0],
     }
-    _decide_plan: ClassVar[tuple[str, ...]] = ("hidden", "optimizer", "batch_size", "shuffle")
+    _decide_plan: ClassVar[tuple[str, ...]] = (
+        *("hidden_layer_sizes", "optimizer", "batch_size", "shuffle"),
+    )
     _decide_bits: ClassVar[tuple[str, ...]] = (
         *_decide_plan,
-        *("activation", "alpha", "learning_rate", "eta0", "power_t"),
+        *("activation", "alpha", "learning_rate", "learning_rate_init", "power_t"),
         *("aggregation", "top_k", "top_k_bucket", "top_k_approximate"),
     )
     _state_class: ClassVar[type[State]] = MLPState
 
-    hidden: Any
+    hidden_layer_sizes: Any
     activation: str
     alpha: float
     optimizer: str
     learning_rate: str
-    eta0: float
+    learning_rate_init: float
     power_t: float
     several_: bool = False
     state_: MLPState
 
     def __init__(
         self,
-        hidden: Any = (100,),
+        hidden_layer_sizes: Any = (100,),
         *,
         activation: str = "relu",
         alpha: float = 1e-4,
         optimizer: str = "adam",
         learning_rate: str = "constant",
-        eta0: float = 1e-3,
+        learning_rate_init: float = 1e-3,
         power_t: float = 0.5,
         batch_size: int = 64,
         max_iter: int = 200,
@@ -189,12 +190,15 @@ class Perceptron(SampleModel):
     # -- what the base asks ---
 
     def _check(self) -> None:
-        widths_of(self.hidden)
+        self._hidden_widths()
         if self.top_k is None and self.top_k_approximate:
             raise InputError("top_k_approximate needs top_k")
 
+    def _hidden_widths(self) -> tuple[int, ...]:
+        return widths_of(self.hidden_layer_sizes, "hidden_layer_sizes")
+
     def _network_of(self, problem: Any) -> Network:
-        widths = (problem.n_features, *widths_of(self.hidden), problem.n_outputs)
+        widths = (problem.n_features, *self._hidden_widths(), problem.n_outputs)
         loss = self._loss_of(problem.several)
         return Network(widths, self.activation, loss, np.dtype(problem.dtype).name)
 
@@ -273,7 +277,9 @@ class Perceptron(SampleModel):
         return Training(
             network=network,
             alpha=float(self.alpha),
-            schedule=schedule_of(self.learning_rate, float(self.eta0), power=float(self.power_t)),
+            schedule=schedule_of(
+                self.learning_rate, float(self.learning_rate_init), power=float(self.power_t)
+            ),
             optimizer=OPTIMIZERS[self.optimizer](weight_decay=(float(self.alpha), 0.0)),
             aggregators=self._aggregators(network, plan.random_state),
             passing=tuple(plan.passing_bytes.tolist()),

@@ -64,6 +64,7 @@ class MLPText(Text):
     def advice(self, step: Step) -> str:
         """What to do when weights diverged."""
         return (
-            "weights became NaN or infinite. Lower eta0, scale the features (StandardScaler, "
+            "weights became NaN or infinite. Lower learning_rate_init, scale the features "
+            "(StandardScaler, "
             "MaxAbsScaler), or take optimizer='adam'."
         )

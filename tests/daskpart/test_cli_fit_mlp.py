@@ -11,7 +11,7 @@ from sklearn.datasets import dump_svmlight_file
 
 import daskpart
 
-SMALL = ("--ranks", 3, "--hidden", 8, "--batch-size", 8, "--tol", 0)
+SMALL = ("--ranks", 3, "--hidden-layer-sizes", 8, "--batch-size", 8, "--tol", 0)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_fit_writes_a_model_that_loads(sample_file, tmp_path, capsys, run_cli):
 
 def test_a_page_has_no_section_without_content(sample_file, tmp_path, run_cli):
     """Of one rank that was judged by nothing: no classes, no sums, nothing sent."""
-    arguments = ("--ranks", 1, "--hidden", 8, "--max-iter", 1, "--test-fraction", 0)
+    arguments = ("--ranks", 1, "--hidden-layer-sizes", 8, "--max-iter", 1, "--test-fraction", 0)
     assert run_cli("fit", "mlp", sample_file, *arguments, "--out", tmp_path) == 0
     assert {path.stem for path in tmp_path.glob("*.png")} == {"training", "timeline"}
     page = (tmp_path / "report.html").read_text()
@@ -64,7 +64,16 @@ def test_classes_weigh_as_is_said(sample_file, tmp_path, run_cli):
 
 
 def test_patience_looks_at_a_share_that_is_held_out(sample_file, tmp_path, capsys, run_cli):
-    more = ("--validation-fraction", 0.25, "--patience", 2, "--max-iter", 300, "--eta0", 0.1)
+    more = (
+        "--validation-fraction",
+        0.25,
+        "--patience",
+        2,
+        "--max-iter",
+        300,
+        "--learning-rate-init",
+        0.1,
+    )
     assert run_cli("fit", "mlp", sample_file, *SMALL, *more, "--no-plots", "--out", tmp_path) == 0
     told = capsys.readouterr().out
     assert "200 samples" in told

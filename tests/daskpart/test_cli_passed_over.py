@@ -46,7 +46,7 @@ FIT = [
     ("linear x --label y", "label"),
     ("mlp x --test x --test-fraction 0.2", "test-fraction"),
     ("mlp x --power-t 1", "power-t"),
-    ("mlp x --hidden 0 --activation tanh", "activation"),
+    ("mlp x --hidden-layer-sizes 0 --activation tanh", "activation"),
     ("mlp x --top-k-bucket 64", "top-k-bucket"),
     ("mlp x --label 0", "label"),
     ("gcn python-source --labels y.txt", "labels"),

@@ -94,7 +94,8 @@ CASES = [
     *[(_graph, {"activation": "tanh"}), (_graph, {"hidden": ()}), (_graph, {"layer": "sage"})],
     (_graph, {"symmetrize": True}),
     (_gat, {"layer_options": {"heads": 2, "negative_slope": 0.9}}),
-    *[(_mlp, {"activation": "tanh"}), (_mlp_of_numbers, {"activation": "elu", "hidden": 3})],
+    (_mlp, {"activation": "tanh"}),
+    (_mlp_of_numbers, {"activation": "elu", "hidden_layer_sizes": 3}),
     (_logistic, {"multi_class": "ovr"}),
     *[(_mf, {name: value}) for name, value in
       {"regularization": 9.0, "biases": False, "nonnegative": True}.items()],

@@ -228,7 +228,9 @@ def test_a_bool_is_no_number(case):
 def test_a_number_as_the_schedule_of_the_rate_is_told_where_it_goes(case):
     if not hasattr(case.make(), "learning_rate"):
         pytest.skip("no rate")
-    with pytest.raises(InputError, match=r"Got 0\.01 .*The rate itself is (initial_learn|eta0)"):
+    with pytest.raises(
+        InputError, match=r"Got 0\.01 .*The rate itself is (initial_l|eta0|learning_rate_i)"
+    ):
         case.make(learning_rate=0.01).fit(*case.data())
 
 

@@ -33,7 +33,13 @@ def samples(n: int = 97, n_features: int = 12, n_classes: int = 3) -> tuple[Any,
 
 
 def classifier(**more: Any) -> MLPClassifier:
-    made = {"hidden": (7, 5), "optimizer": "sgd", "eta0": 0.2, "batch_size": 6, "n_ranks": 2}
+    made = {
+        "hidden_layer_sizes": (7, 5),
+        "optimizer": "sgd",
+        "learning_rate_init": 0.2,
+        "batch_size": 6,
+        "n_ranks": 2,
+    }
     return MLPClassifier(**{**made, **LOCAL, **more})
 
 
@@ -122,7 +128,7 @@ def test_steps_are_those_of_scikit_learn(kind, share, activation):
     named = {} if kind == "numbers" else {"classes": [0, 1, 2]}
     theirs.partial_fit(X, targets, **named)
     ours = of_ours(
-        (7, 5), alpha=2.0 * share / weight.sum(), optimizer="sgd", eta0=0.1 / share,
+        (7, 5), alpha=2.0 * share / weight.sum(), optimizer="sgd", learning_rate_init=0.1 / share,
         batch_size=49, n_ranks=2, shuffle=False, activation=activation, **LOCAL,
     ).partial_fit(X, targets, **named)  # fmt: skip
     pairs = zip(theirs.coefs_, theirs.intercepts_, strict=True)
@@ -145,7 +151,7 @@ def test_steps_are_those_of_scikit_learn(kind, share, activation):
 def test_k_ranks_with_batches_of_b_are_one_with_k_times_b(optimizer):
     X, y = samples()
     weights = np.random.default_rng(3).random(97)
-    more = {"optimizer": optimizer, "eta0": 0.02, "alpha": 0.01}
+    more = {"optimizer": optimizer, "learning_rate_init": 0.02, "alpha": 0.01}
     fits = [
         classifier(n_ranks=n_ranks, batch_size=24 // n_ranks, **more).fit(X, y, weights)
         for n_ranks in (1, 2, 4)
@@ -158,7 +164,9 @@ def test_k_ranks_with_batches_of_b_are_one_with_k_times_b(optimizer):
 def test_the_regressor_is_that_of_one_rank_too():
     X, y = samples()
     fits = [
-        MLPRegressor(6, n_ranks=k, batch_size=24 // k, eta0=0.01, **LOCAL).fit(X, y + 0.5)
+        MLPRegressor(6, n_ranks=k, batch_size=24 // k, learning_rate_init=0.01, **LOCAL).fit(
+            X, y + 0.5
+        )
         for k in (1, 3)
     ]
     np.testing.assert_allclose(weights_of(fits[0]), weights_of(fits[1]), atol=1e-10)
@@ -261,7 +269,13 @@ def test_top_k_of_all_entries_is_plain_sgd_to_the_bit(n_ranks, more):
 def test_two_of_512_reach_the_accuracy_of_plain_sgd_on_digits():
     X, y = load_digits(return_X_y=True)
     X = (X / 16).astype(np.float32)
-    options = {"n_ranks": 4, "batch_size": 32, "hidden": (64,), "eta0": 0.5, "max_iter": 25}
+    options = {
+        "n_ranks": 4,
+        "batch_size": 32,
+        "hidden_layer_sizes": (64,),
+        "learning_rate_init": 0.5,
+        "max_iter": 25,
+    }
     plain, sent = (
         classifier(**options, **more).fit(X[:1400], y[:1400]) for more in ({}, {"top_k": 2})
     )
@@ -304,9 +318,13 @@ def test_it_learns_what_no_line_separates():
     random = np.random.default_rng(0)
     X = random.uniform(-1, 1, (400, 2))
     y = (X[:, 0] * X[:, 1] > 0).astype(int)
-    model = MLPClassifier(20, eta0=0.02, max_iter=60, n_ranks=2, transport="local", tol=0)
+    model = MLPClassifier(
+        20, learning_rate_init=0.02, max_iter=60, n_ranks=2, transport="local", tol=0
+    )
     assert model.fit(X, y).score(X, y) > 0.95
-    fit = MLPRegressor(20, eta0=0.02, max_iter=60, n_ranks=2, transport="local", tol=0)
+    fit = MLPRegressor(
+        20, learning_rate_init=0.02, max_iter=60, n_ranks=2, transport="local", tol=0
+    )
     assert fit.fit(X, X[:, 0] * X[:, 1]).score(X, X[:, 0] * X[:, 1]) > 0.9
 
 
@@ -316,7 +334,7 @@ def test_several_targets_are_one_loss(tmp_path):
     random = np.random.default_rng(0)
     X = random.uniform(-1, 1, (300, 2))
     Y = np.stack([X[:, 0] * X[:, 1], X.sum(axis=1), -X[:, 0]], axis=1)
-    more = {"eta0": 0.02, "max_iter": 40, "tol": 0, "transport": "local"}
+    more = {"learning_rate_init": 0.02, "max_iter": 40, "tol": 0, "transport": "local"}
     one, three = (MLPRegressor(20, n_ranks=k, batch_size=60 // k, **more) for k in (1, 3))
     one.fit(X, Y, eval_set=(X, Y))
     three.fit(da.from_array(X, chunks=(70, 2)), da.from_array(Y, chunks=(100, 3)))
@@ -325,7 +343,7 @@ def test_several_targets_are_one_loss(tmp_path):
     assert one.score(X, Y) > 0.9
     mean = np.square(one.predict(X) - Y).mean()
     assert one.history_["validation_loss"].iloc[-1] == pytest.approx(mean)
-    still = MLPRegressor(20, eta0=1e-12, alpha=0, **LOCAL).fit(X, Y)
+    still = MLPRegressor(20, learning_rate_init=1e-12, alpha=0, **LOCAL).fit(X, Y)
     mean = np.square(still.predict(X) - Y).mean()
     assert still.history_["loss"].iloc[-1] == pytest.approx(mean)
     lazy = three.predict(da.from_array(X, chunks=(70, 2)))
@@ -345,7 +363,7 @@ def test_several_classes_have_a_probability_each(tmp_path):
     random = np.random.default_rng(0)
     X = random.uniform(-1, 1, (300, 2))
     Y = np.stack([X[:, 0] * X[:, 1] > 0, X.sum(axis=1) > 0, -X[:, 0] > 0.3], axis=1).astype(int)
-    more = {"eta0": 0.02, "max_iter": 40, "tol": 0, "transport": "local"}
+    more = {"learning_rate_init": 0.02, "max_iter": 40, "tol": 0, "transport": "local"}
     one, three = (MLPClassifier(20, n_ranks=k, batch_size=60 // k, **more) for k in (1, 3))
     one.fit(X, Y, eval_set=(X, Y))
     three.fit(scipy.sparse.csr_array(X), scipy.sparse.csr_array(Y))
@@ -358,7 +376,7 @@ def test_several_classes_have_a_probability_each(tmp_path):
     loss = -np.where(Y, np.log(shares), np.log1p(-shares)).mean()
     assert last.validation_loss == pytest.approx(loss)
     assert last.validation_score == pytest.approx(one.score(X, Y))
-    still = MLPClassifier(20, eta0=1e-12, alpha=0, **LOCAL).fit(X, Y)
+    still = MLPClassifier(20, learning_rate_init=1e-12, alpha=0, **LOCAL).fit(X, Y)
     shares = still.predict_proba(X)
     loss = -np.where(Y, np.log(shares), np.log1p(-shares)).mean()
     assert still.history_.loss.iloc[-1] == pytest.approx(loss)
@@ -441,9 +459,9 @@ def test_partial_fit_goes_on_with_the_bits_of_a_fit():
 
 
 @pytest.mark.parametrize(("make", "words"), [
-    (lambda: MLPClassifier(0), "hidden"),
+    (lambda: MLPClassifier(0), "hidden_layer_sizes"),
     (lambda: MLPClassifier((3, 2.5)), "give widths from 1"),
-    (lambda: MLPClassifier((True,)), r"hidden=\(True,\): give widths from 1"),
+    (lambda: MLPClassifier((True,)), r"hidden_layer_sizes=\(True,\): give widths from 1"),
     (lambda: MLPClassifier(learning_rate="optimal"), "learning_rate"),
     (lambda: MLPClassifier(top_k_approximate=True), "needs top_k"),
     (lambda: MLPClassifier(aggregation="mine"), "aggregation"),
@@ -469,18 +487,20 @@ def test_data_that_cannot_be():
     with pytest.raises(ValueError, match="12 features"):
         model.predict(X[:, :5])
     with pytest.raises(InputError, match="make a network of the weights"):
-        model.set_params(warm_start=True, hidden=3).fit(X, y)
+        model.set_params(warm_start=True, hidden_layer_sizes=3).fit(X, y)
 
 
 @pytest.mark.parametrize("more", [{}, {"top_k": 2}])
 def test_a_fit_that_diverges_keeps_the_last_good_epoch(more):
     X, y = samples()
-    model = MLPRegressor(5, optimizer="sgd", eta0=1e3, batch_size=4, n_ranks=2, **LOCAL, **more)
+    model = MLPRegressor(
+        5, optimizer="sgd", learning_rate_init=1e3, batch_size=4, n_ranks=2, **LOCAL, **more
+    )
     model.set_params(max_iter=30)
-    with pytest.raises(DivergenceError, match="Lower eta0"):
+    with pytest.raises(DivergenceError, match="Lower learning_rate_init"):
         model.fit(X * 100, y * 1000.0)
     for max_iter in range(1, 8):  # with one batch an epoch the loss tells only in the next one
-        model = classifier(eta0=1e5, batch_size=97, max_iter=max_iter, **more)
+        model = classifier(learning_rate_init=1e5, batch_size=97, max_iter=max_iter, **more)
         with suppress(DivergenceError):
             model.fit(X.astype(np.float32), y)
         if hasattr(model, "state_"):
@@ -492,7 +512,7 @@ def test_weights_that_had_a_loss_are_kept_where_the_next_diverge(looks, tmp_path
     """Those of the first epoch have one, however large; the step from there has no end."""
     X, y = samples()
     path = {"checkpoint_path": tmp_path / "run.npz"} if looks else {}
-    model = classifier(eta0=1e10, batch_size=97, max_iter=9, **path)
+    model = classifier(learning_rate_init=1e10, batch_size=97, max_iter=9, **path)
     with pytest.raises(DivergenceError, match=r"in epoch 2.*after epoch 1 is kept"):
         model.fit(X.astype(np.float32), y)
     assert model.n_iter_ == 1 and np.isfinite(model.predict_proba(X)).all()
@@ -539,7 +559,8 @@ def test_a_fit_ends_when_the_least_loss_falls_no_more(tmp_path):
 def test_a_warm_start_may_change_optimiser_ranks_and_topk():
     X, y = samples()
     model = classifier(warm_start=True, top_k=2).fit(X, y)
-    for other in ({"optimizer": "adam", "top_k": None}, {"n_ranks": 3}, {"top_k": 1, "eta0": 0.1},
+    rate = {"learning_rate_init": 0.1}
+    for other in ({"optimizer": "adam", "top_k": None}, {"n_ranks": 3}, {"top_k": 1, **rate},
                   {"optimizer": "adagrad", "n_ranks": 2}):  # fmt: skip
         done, kept = model.n_iter_, len(model.history_)
         assert model.set_params(**other).fit(X, y).n_iter_ == done + 3 == kept + 3
@@ -549,7 +570,9 @@ def test_a_warm_start_may_change_optimiser_ranks_and_topk():
 def test_an_epoch_that_diverges_in_its_batches_leaves_the_one_before():
     """Its loss is no longer finite, but that of its first batch was."""
     X = np.random.default_rng(0).normal(size=(400, 5))
-    model = MLPRegressor(20, optimizer="momentum", eta0=0.05, batch_size=8, n_ranks=1, **LOCAL)
+    model = MLPRegressor(
+        20, optimizer="momentum", learning_rate_init=0.05, batch_size=8, n_ranks=1, **LOCAL
+    )
     with pytest.raises(DivergenceError, match=r"in epoch 2.*after epoch 1 is kept"):
         model.set_params(max_iter=5, tol=0).fit(X, 3 * X[:, 0])
     assert model.n_iter_ == 1 and np.isfinite(model.predict(X)).all()

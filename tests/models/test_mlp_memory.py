@@ -17,12 +17,14 @@ X = scipy.sparse.random_array((600, 5000), density=0.01, rng=RANDOM, format="csr
 Y = RANDOM.integers(0, 3, 600)
 
 
-def fitted(n_ranks=1, hidden=(100,), X=X, **options):
+def fitted(n_ranks=1, hidden_layer_sizes=(100,), X=X, **options):
     chosen = {"transport": "local", "max_iter": 2, "tol": 0.0} | options
-    return daskpart.MLPClassifier(hidden, n_ranks=n_ranks, **chosen).fit(X, Y)
+    return daskpart.MLPClassifier(hidden_layer_sizes, n_ranks=n_ranks, **chosen).fit(X, Y)
 
 
-@pytest.mark.parametrize("options", [{}, {"optimizer": "sgd"}, {"top_k": 4}, {"hidden": (50, 30)}])
+@pytest.mark.parametrize(
+    "options", [{}, {"optimizer": "sgd"}, {"top_k": 4}, {"hidden_layer_sizes": (50, 30)}]
+)
 @pytest.mark.parametrize("n_ranks", [1, 3])
 def test_what_is_counted_is_the_forecast(options, n_ranks):
     report = fitted(n_ranks, **options).comm_report_
@@ -35,7 +37,7 @@ def test_rows_that_are_kept_dense_are_forecast_so(density, dtype):
     rows = scipy.sparse.random_array(
         (600, 2000), density=density, rng=RANDOM, format="csr", dtype=dtype
     )
-    report = fitted(2, hidden=(8,), X=rows).comm_report_
+    report = fitted(2, hidden_layer_sizes=(8,), X=rows).comm_report_
     np.testing.assert_allclose(report.memory, report.expected_memory, rtol=0.05)
 
 

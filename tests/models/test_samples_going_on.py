@@ -54,6 +54,10 @@ MADE = pytest.mark.parametrize("make", [
 ])  # fmt: skip
 
 
+def _rate(model):
+    return "learning_rate_init" if isinstance(model, MLPClassifier) else "eta0"
+
+
 @pytest.fixture
 def begun(monkeypatch):
     """The states that fits begin from."""
@@ -76,7 +80,7 @@ def test_what_was_not_sent_of_other_data_is_not_sent(make, how, begun, tmp_path)
     elif how == "partial_fit":
         model.set_params(checkpoint_path=None).partial_fit(1 - X[:50], Y[:50])
     else:
-        other = {"eta0": 0.01} if how == "other parameters" else {}
+        other = {_rate(model): 0.01} if how == "other parameters" else {}
         model.set_params(checkpoint_path=None, **other).fit(X if other else 1 - X, Y)
     found = begun[-1].residual
     assert found.shape == kept.shape and (begun[-1].epoch, found.any()) == (
@@ -121,13 +125,13 @@ def test_a_warm_start_of_other_classes_is_refused(make):
 
 
 @pytest.mark.parametrize("make", [
-    lambda **how: LogisticRegression(solver="sgd", average=False, **how),
-    lambda **how: MLPClassifier((3,), alpha=0.0, **how),
+    lambda **how: LogisticRegression(solver="sgd", average=False, eta0=0.01, **how),
+    lambda **how: MLPClassifier((3,), alpha=0.0, learning_rate_init=0.01, **how),
 ])  # fmt: skip
 def test_adam_that_begins_late_counts_its_own_steps(make):
     """Its first step is as long as the rate whenever it begins: means are corrected for that."""
     how = {"max_iter": 1, "tol": 0, "batch_size": 60, "n_ranks": 1, "transport": "local"}
-    model = make(optimizer="sgd", warm_start=True, eta0=0.01, **how).fit(X, Y)
+    model = make(optimizer="sgd", warm_start=True, **how).fit(X, Y)
     for _ in range(4):
         model.partial_fit(X, Y)
     before = np.concatenate([np.ravel(each) for each in _weights(model)])

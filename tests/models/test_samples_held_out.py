@@ -136,7 +136,8 @@ def test_weights_of_samples_held_out_count():
 @pytest.mark.parametrize("name", ["sgd", "mlp"])
 def test_patience_looks_at_a_share(name):
     table, y = wide()
-    make = partial(MODELS[name], patience=1, eta0=0.5)
+    rate = {"learning_rate_init" if name == "mlp" else "eta0": 0.5}
+    make = partial(MODELS[name], patience=1, **rate)
     fitted = make(max_iter=100, validation_fraction=0.3).fit(table, y)
     assert fitted.n_iter_ < 100
     assert fitted.best_iteration_ == fitted.history_["validation_loss"].argmin() + 1
