@@ -20,13 +20,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numba.core.errors import NumbaError
 from numba.cpython.unsafe.numbers import trailing_zeros
 from numpy.typing import NDArray
 
-from daskpart._floor.kernels import kernel
+from daskpart._floor.kernels import jitted, kernel
 from daskpart.errors import InputError
 
 Indices = NDArray[Any]
@@ -47,7 +46,7 @@ def sparse_kernels(combine: Callable[[Any, Any], Any]) -> SparseKernels:
     makers = (_merge, _add_marked, _scatter)
     if isinstance(combine, np.ufunc):
         return SparseKernels(*(make(combine) for make in makers))
-    function = combine if hasattr(combine, "py_func") else numba.njit(combine)
+    function = combine if hasattr(combine, "py_func") else jitted(combine)
     # a jitted function is another one in every process: what is cached would not be found again
     return SparseKernels(*(_told(make(function, cache=False), combine) for make in makers))
 

@@ -95,12 +95,24 @@ def kernel(function: Callable | None = None, *, internal: bool = False, **option
     if function is None:
         return lambda function: kernel(function, internal=internal, **options)
     settings = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
-    compiled = numba.njit(no_cpython_wrapper=internal, **settings)(function)
+    compiled = jitted(function, no_cpython_wrapper=internal, **settings)
     _KERNELS.add(compiled)
     if internal:
         _refuse_python(compiled)
     keep(compiled)
     return compiled
+
+
+def jitted(function: Callable, **options: Any) -> Any:
+    """`function` by `numba.njit`, also where NUMBA_DISABLE_JIT has others' run as plain Python.
+
+    Users set it to look into kernels of their own; ours use what only compiled code has.
+    """
+    disabled, numba.config.DISABLE_JIT = numba.config.DISABLE_JIT, 0
+    try:
+        return numba.njit(**options)(function)
+    finally:
+        numba.config.DISABLE_JIT = disabled
 
 
 def keep(compiled: Any) -> None:

@@ -232,6 +232,12 @@ def test_without_a_cache_nothing_is_read_or_written(filled):
     assert filled.files() == before
 
 
+def test_kernels_are_compiled_where_users_look_into_their_own(filled):
+    """NUMBA_DISABLE_JIT has functions of `numba.njit` run as plain Python: those of others."""
+    code = f"import numba\n{HERE}; print(type(numba.njit(lambda x: x)).__name__)"
+    assert filled.run(code, NUMBA_DISABLE_JIT="1").stdout.splitlines() == [LOADED, "function"]
+
+
 def test_kernels_of_sparse_are_kept_too(workplace):
     """It keeps none itself: each process compiled for seconds what slices an array."""
     assert [workplace.run(OF_SPARSE).stdout for _ in range(2)] == ["0 1\n", "1 0\n"]
