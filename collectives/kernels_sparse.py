@@ -20,6 +20,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
+import numba  # noqa: F401 - before its parts, see test_packaging
 import numpy as np
 from numba.core.errors import NumbaError
 from numba.cpython.unsafe.numbers import trailing_zeros

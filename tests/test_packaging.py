@@ -38,6 +38,7 @@ HOME_OF = {
     "daskpart.collectives": ROOT / "collectives",
     "daskpart.models": ROOT / "models",
 }
+ALL_IMPORTS = (ast.Import, ast.ImportFrom)
 FOLDERS = ("daskpart", "collectives", "models", "tests", "benchmarks", "docs", "examples")
 
 
@@ -159,6 +160,21 @@ def test_what_ranks_import_is_light() -> None:
     assert len(texts) > 4
     texts.append("daskpart.models.samples.files")  # of libsvm, whose reader shares much with others
     assert loaded_by(texts, HEAVY | {"pandas", "xarray"}) == "[]"
+
+
+def test_numba_is_imported_before_its_parts() -> None:
+    """A worker imports it in two threads: one that begins with a part does not wait for the other.
+
+    Then numba is half there for both, now and then: "module 'numba' has no attribute 'core'".
+    """
+    strays = []
+    for path in [path for home in HOME_OF.values() for path in home.rglob("*.py")]:
+        imports = [n for n in ast.parse(path.read_text()).body if isinstance(n, ALL_IMPORTS)]
+        names = [n.module if isinstance(n, ast.ImportFrom) else n.names[0].name for n in imports]
+        of_numba = [name for name in names if name and name.split(".")[0] == "numba"]
+        if of_numba and of_numba[0] != "numba":
+            strays.append(f"{path.relative_to(ROOT)}: {of_numba[0]}")
+    assert not strays, "\n".join(["", *strays])
 
 
 def test_collectives_do_not_import_what_they_serve() -> None:

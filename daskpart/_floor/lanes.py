@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import numba  # noqa: F401 - before its parts, see test_packaging
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types

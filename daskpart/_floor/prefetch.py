@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba  # noqa: F401 - before its parts, see test_packaging
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic

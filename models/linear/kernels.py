@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba  # noqa: F401 - before its parts, see test_packaging
 import numpy as np
 from numba.cpython.unsafe.numbers import trailing_zeros
 from numpy.typing import NDArray
