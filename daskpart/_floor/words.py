@@ -67,6 +67,8 @@ def not_read(data: Any, as_what: str, accepted: str) -> str:
     kinds = [kind.__name__ for kind in type(data).__mro__]
     if "Delayed" in kinds:  # first, as it has any attribute that one asks for
         instead = "its compute(), "
+    elif "Future" in kinds:
+        instead = "its result(), "
     elif isinstance(data, str | os.PathLike):
         instead = "daskpart.read(path), "
     elif hasattr(data, "adjacency") and hasattr(data, "nodes"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import pickle
 from types import SimpleNamespace
 
@@ -419,6 +420,8 @@ def test_bad_ratings(ratings):
         model(n_ranks=1).fit(np.ones((3, 3)))
     with pytest.raises(InputError, match=r"cannot read a Delayed.*; give its compute\(\)"):
         model(n_ranks=1).fit(dask.delayed(ratings))
+    with pytest.raises(InputError, match=r"cannot read a Future.*; give its result\(\)"):
+        model(n_ranks=1).fit(concurrent.futures.Future())
 
 
 def test_a_rank_without_rows(ratings):
