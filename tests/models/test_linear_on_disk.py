@@ -83,7 +83,10 @@ def test_perceptrons_have_the_bits_of_memory_and_hold_a_block(
 ):
     monkeypatch.setattr(mlp_sgd, "FULL", share)  # rows dense, rows sparse
     dtype = more.pop("dtype", np.float64) if "dtype" in more else np.float64
-    kept = {"hidden": 5, "optimizer": "sgd", "eta0": 0.1, "max_iter": 2, "batch_size": 16, "tol": 0}
+    kept = {
+        "hidden_layer_sizes": 5, "optimizer": "sgd", "learning_rate_init": 0.1, "max_iter": 2,
+        "batch_size": 16, "tol": 0,
+    }  # fmt: skip
     here, there = (
         daskpart.MLPClassifier(**kept | more, n_ranks=n_ranks, transport="local").fit(
             survey(path, on_disk=on_disk, dtype=dtype)
