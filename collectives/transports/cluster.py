@@ -9,7 +9,7 @@ last state that it kept, on a new communicator for the workers that are there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic, sleep
@@ -26,7 +26,7 @@ from daskpart.errors import WorkerLostError, WorkersBusyError
 
 from .placement import paused_workers
 
-_PAUSED_SECONDS = 30.0  # of a worker that is to compute, and may spill what it holds meanwhile
+_PAUSED_SECONDS = 30.0  # in which a worker may write what it holds to disk, and go on
 _POLL_SECONDS = 0.5
 _LOOKS_AFTER_ERROR = 4
 _EFFECTS_OF_LOSS = (OSError, KilledWorker, NoValidWorkerError)  # OSError: comms that broke
@@ -47,7 +47,7 @@ class Cluster:
         """Until all are finished; raises what a task raised.
 
         WorkerLostError if a worker that holds ranks left, or the cluster forgot a value;
-        WorkersBusyError if Dask has long paused one that has something to do.
+        WorkersBusyError if Dask has long paused some, and the others have nothing to do.
         """
         if futures:
             self.watched(lambda: _all_finished(futures), self._look_for_paused())
@@ -140,17 +140,19 @@ class Cluster:
             )
 
     def _look_for_paused(self) -> Callable[[], None]:
-        """As `require_workers`; also refuses a worker that was paused, and idle, at each look."""
-        idle_since = dict.fromkeys(self.workers, monotonic())
+        """As `require_workers`; refuses, too, that some are paused and none computes for long."""
+        since = monotonic()
 
         def look() -> None:
+            nonlocal since
             self.require_workers()
-            stuck = {a: worker for a, worker in self._known().items() if _is_stuck(worker)}
-            for address in self.workers:
-                if address not in stuck:
-                    idle_since[address] = monotonic()
-            if stuck and monotonic() - min(idle_since.values()) > _PAUSED_SECONDS:
-                raise WorkersBusyError(paused_workers(stuck))
+            known = self._known()
+            computing = [w["metrics"]["task_counts"].get("executing") for w in known.values()]
+            paused = "" if any(computing) else paused_workers(known)
+            if not paused:
+                since = monotonic()
+            elif monotonic() - since > _PAUSED_SECONDS:
+                raise WorkersBusyError(paused)
 
         return look
 
@@ -226,11 +228,6 @@ class Cluster:
         except BaseException:
             task.cancel()
             raise
-
-
-def _is_stuck(worker: Mapping[str, Any]) -> bool:
-    """Whether it is paused, and does not even end what it began."""
-    return worker["status"] == "paused" and not worker["metrics"]["task_counts"].get("executing")
 
 
 def _broken(connection: str, error: OSError) -> WorkerLostError:

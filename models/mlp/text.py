@@ -65,6 +65,5 @@ class MLPText(Text):
         """What to do when weights diverged."""
         return (
             "weights became NaN or infinite. Lower learning_rate_init, scale the features "
-            "(StandardScaler, "
-            "MaxAbsScaler), or take optimizer='adam'."
+            "(StandardScaler, MaxAbsScaler), or take optimizer='adam'."
         )

@@ -94,3 +94,12 @@ def test_a_task_of_a_paused_worker_is_not_waited_for_without_end(two_workers, pa
         pause(0)
         with pytest.raises(WorkersBusyError, match=PAUSED):
             allreduce(communicator, values).result()
+
+
+def test_a_paused_worker_keeps_nobody_from_waiting_for_another(two_workers, pause, monkeypatch):
+    monkeypatch.setattr(on_cluster, "_PAUSED_SECONDS", 2.0)
+    pause(0)
+    addresses = list(two_workers.nthreads())
+    task = two_workers.submit(time.sleep, 4, workers=addresses[1:], pure=False)
+    on_cluster.Cluster(two_workers, addresses).wait([task])
+    assert task.status == "finished"
