@@ -127,7 +127,10 @@ class Perceptron(SampleModel):
         "power_t": [AT_LEAST_0],
     }
     _decide_plan: ClassVar[tuple[str, ...]] = (
-        *("hidden_layer_sizes", "optimizer", "batch_size", "shuffle"),
+        "hidden_layer_sizes",
+        "optimizer",
+        "batch_size",
+        "shuffle",
     )
     _decide_bits: ClassVar[tuple[str, ...]] = (
         *_decide_plan,
