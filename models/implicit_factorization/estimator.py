@@ -21,9 +21,11 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pandas as pd
 from sklearn.utils._param_validation import StrOptions
 
 from daskpart._floor.blas import one_blas_thread
+from daskpart._floor.checks import whole_number
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
@@ -299,6 +301,55 @@ class ImplicitFactorization(Recommender):
         """
         return self._ndcg(X, unknown)
 
+    def explain(self, X_new: Any, item: Any, n: int = 10) -> pd.DataFrame:
+        """Why an item is recommended: what each event of a user adds to its score.
+
+        With the items held fixed a user's row is a weighted sum over what they have, w = A⁻¹ Σ_j
+        c_j h_j, so the score of item i is one too: Σ_j c_j ⟨h_i, A⁻¹ h_j⟩.
+
+        Parameters
+        ----------
+        X_new : container of one row, or dict
+            Events of one user, new or of the fit, as `recommend_new` takes them.
+        item : label
+            What is to be explained.
+        n : int, default=10
+
+        Returns
+        -------
+        explained : DataFrame
+            Columns item (after the name of the axis) and contribution: the `n` events that add
+            most, largest first. Over all events they add up to the score of `recommend_new`;
+            `recommend` differs by what its row is from that optimum.
+
+        Raises
+        ------
+        InputError
+            For several users, an unknown item, `n` < 1, or a nonnegative model, whose rows are no
+            such sums.
+
+        Notes
+        -----
+        Source: Hu, Koren, Volinsky, "Collaborative Filtering for Implicit Feedback Datasets" (ICDM
+        2008), section 5.
+        """
+        state, n = self._fitted(), whole_number(n, "n", 1)
+        fitted = self._as_fitted()
+        if fitted.nonnegative:
+            raise InputError(
+                "a nonnegative model has no explanations: its rows are no sums over events"
+            )
+        (asked,) = state.items().positions([item])
+        matrix, columns = self._new_rows(X_new)
+        if matrix.shape[0] != 1:
+            raise InputError(f"explain takes the events of one user, got {matrix.shape[0]} rows")
+        events = fitted._events(matrix.row_pointer(), columns, matrix.values)
+        parts = fitted._contributions(events, state.item_factors.astype(np.float64), asked)
+        most = np.argsort(-parts, kind="stable")[:n]
+        return pd.DataFrame(
+            {state.item_name: state.items().take(columns[most]), "contribution": parts[most]}
+        )
+
     def _check(self) -> None:
         check_partitioner(self.partitioner, [*ROW_PARTITIONERS], self.n_ranks)
         if self.nonnegative and self.solver != "cholesky":
@@ -410,8 +461,7 @@ class ImplicitFactorization(Recommender):
 
         Without a regularization many may be as good: that of least norm is taken.
         """
-        weights = (self.alpha * values).astype(np.float32)
-        events = Events(pointer, columns.astype(np.int32), weights)
+        events = self._events(pointer, columns, values)
         rows = np.zeros((events.n_owned, other.shape[1]), np.float32)
         if not self.regularization and not self.nonnegative:
             _least_norm(events, other.astype(np.float64), rows)
@@ -427,11 +477,28 @@ class ImplicitFactorization(Recommender):
         moved = np.abs(rows - found).max(axis=1) > UNMOVED * rows.max(axis=1)
         hard = np.union1d(np.flatnonzero(moved), events.rows_from(_STEEP))
         if hard.size:
-            ridge = self.regularization * np.diff(events.pointer) ** self.frequency_exponent
-            for row, left, right in _systems(events, hard, other.astype(np.float64)):
-                left += ridge[row] * np.eye(len(left))
+            for row, left, right in self._ridge_systems(events, hard, other.astype(np.float64)):
                 rows[row] = nonnegative_rows(left[None], right[None])[0]
         return rows
+
+    def _events(self, pointer: np.ndarray, columns: np.ndarray, values: np.ndarray) -> Events:
+        weights = (self.alpha * values).astype(np.float32)
+        return Events(pointer, columns.astype(np.int32), weights)
+
+    def _ridge_systems(
+        self, events: Events, rows: np.ndarray, other: np.ndarray
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """As `_systems`, with the regularization."""
+        ridge = self.regularization * np.diff(events.pointer) ** self.frequency_exponent
+        for row, left, right in _systems(events, rows, other):
+            yield row, left + ridge[row] * np.eye(len(left)), right
+
+    @one_blas_thread
+    def _contributions(self, events: Events, other: np.ndarray, asked: int) -> np.ndarray:
+        """What each event of one row adds to its score of a row of the other side."""
+        ((_, left, _),) = self._ridge_systems(events, np.zeros(1, np.int64), other)
+        inverse = np.linalg.pinv(left, rcond=_SINGULAR, hermitian=True)
+        return (1.0 + events.weights) * (other[events.columns] @ (inverse @ other[asked]))
 
     def _signed_rows(self, events: Events, other: np.ndarray, gram: np.ndarray) -> np.ndarray:
         """All in float64, which costs no more here, and no later iteration makes up for rounding.
