@@ -42,9 +42,12 @@ if TYPE_CHECKING:
     from .matrix_factorization.state import MFState
     from .mlp.estimator import MLPClassifier, MLPRegressor
     from .mlp.state import MLPState
+    from .optimisation.optimisers import SGD, AdaGrad, Adam, Momentum, Optimizer
     from .samples.plan import SamplesPlan, SamplesPlanReport
 
 _HOME_OF = {
+    "AdaGrad": ".optimisation.optimisers",
+    "Adam": ".optimisation.optimisers",
     "BatchPlan": ".graph_convolution.batch_plan",
     "BatchPlanReport": ".graph_convolution.batch_plan",
     "CPDecomposition": ".cp.estimator",
@@ -79,7 +82,10 @@ _HOME_OF = {
     "MLPRegressor": ".mlp.estimator",
     "MLPState": ".mlp.state",
     "MatrixFactorization": ".matrix_factorization.estimator",
+    "Momentum": ".optimisation.optimisers",
+    "Optimizer": ".optimisation.optimisers",
     "PlanReport": ".base.reports",
+    "SGD": ".optimisation.optimisers",
     "SamplesPlan": ".samples.plan",
     "SamplesPlanReport": ".samples.plan",
     "State": ".base.state",
@@ -91,6 +97,9 @@ _HOME_OF = {
 }
 
 __all__ = [
+    "SGD",
+    "AdaGrad",
+    "Adam",
     "BatchPlan",
     "BatchPlanReport",
     "CPDecomposition",
@@ -125,6 +134,8 @@ __all__ = [
     "MLPRegressor",
     "MLPState",
     "MatrixFactorization",
+    "Momentum",
+    "Optimizer",
     "PlanReport",
     "SamplesPlan",
     "SamplesPlanReport",

@@ -33,7 +33,9 @@ from daskpart.models.optimisation.optimisers import (
     BEGAN,
     OPTIMIZERS,
     Optimizer,
+    require_one_decay,
     slots_from,
+    with_decay,
 )
 from daskpart.partitions import Partition
 
@@ -237,13 +239,7 @@ class GraphNetwork(FittedNetwork):
             )
         for decay in of_layers or ():
             finite_number(decay, "weight_decay")
-        if isinstance(self.optimizer, Optimizer):
-            of_optimizer = self.optimizer.weight_decay
-            if np.any(of_optimizer) and np.any(self.weight_decay):
-                raise InputError(
-                    f"weight_decay is {self.weight_decay!r} and that of the optimizer "
-                    f"{of_optimizer!r}: give the model weight_decay=0, or the optimizer none"
-                )
+        require_one_decay(self.optimizer, self.weight_decay, "weight_decay")
         make_layers(self.layer, (1, *widths, 1), self.layer_options or {}, False)
         if self.first_product == "kept" and not kind_of(self.layer).can_keep:
             raise InputError(
@@ -378,10 +374,7 @@ class GraphNetwork(FittedNetwork):
         return plan if batches is None else plan_batches(plan, problem, batches)
 
     def _optimizer(self, network: Network) -> Optimizer:
-        decays = network.decays(self.weight_decay)
-        if not isinstance(self.optimizer, Optimizer):
-            return OPTIMIZERS[self.optimizer](weight_decay=decays)
-        return replace(self.optimizer, weight_decay=decays) if any(decays) else self.optimizer
+        return with_decay(self.optimizer, network.decays(self.weight_decay))
 
     def _first_state(self, problem: GraphProblem, plan: GCNPlan) -> GCNState:
         weights = plan.network.first_weights()

@@ -77,7 +77,7 @@ class MLPClassifier(SampleClassifier, Perceptron):
         activation: str = "relu",
         class_weight: Any = None,
         alpha: float = 1e-4,
-        optimizer: str = "adam",
+        optimizer: Any = "adam",
         learning_rate: str = "constant",
         learning_rate_init: float = 1e-3,
         power_t: float = 0.5,

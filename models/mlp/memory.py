@@ -13,12 +13,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart.models.optimisation.optimisers import Optimizer
+
 from .network import Network
 
 _INDEX = 8  # bytes
-# arrays as large as a layer that a step of the optimiser makes, and that choosing with TopK does
-_OF_STEP = {"adam": 0, "sgd": 2, "momentum": 2, "adagrad": 3}
-_OF_TOP_K = 2
+_OF_TOP_K = 2  # arrays as large as a layer that choosing makes
 
 
 def passing_bytes(
@@ -26,8 +26,7 @@ def passing_bytes(
     n_ranks: int,
     *,
     entries_a_batch: float,
-    optimizer: str,
-    n_slots: int,
+    optimizer: Optimizer,
     has_top_k: bool,
 ) -> NDArray[np.int64]:
     """Bytes of a rank that come and go, at most, about; int64 of shape (n_ranks,).
@@ -38,14 +37,12 @@ def passing_bytes(
     n_ranks : int
     entries_a_batch : float
         Stored values of a rank's samples in a batch.
-    optimizer : str
-    n_slots : int
-        Of the optimiser, for each weight.
+    optimizer : Optimizer
     has_top_k : bool
     """
     itemsize, sizes = np.dtype(network.dtype).itemsize, network.sizes()
     first, whole, largest = sizes[0], sum(sizes), max(sizes)
-    n_steps = 1 + _OF_STEP[optimizer] + _OF_TOP_K * has_top_k
+    n_steps = 1 + optimizer.n_temporaries + _OF_TOP_K * has_top_k
     # of gradients and of their sums, which of one rank are the same
     entries = [entries_a_batch, n_ranks * entries_a_batch][: 1 if n_ranks == 1 else 2]
     batch = itemsize * (len(entries) * (whole - first) + n_steps * largest)
@@ -53,5 +50,5 @@ def passing_bytes(
         touched = min(n_entries / network.widths[0], 1.0) * first
         batch += int(min(touched * (itemsize + _INDEX), first * itemsize))
     handed = np.full(n_ranks, 2 * itemsize * whole * has_top_k)
-    handed[0] += 2 * itemsize * whole * (1 + n_slots)
+    handed[0] += 2 * itemsize * whole * (1 + len(optimizer.slots))
     return np.maximum(batch, handed)

@@ -21,7 +21,13 @@ from daskpart.models.networks.activations import ACTIVATIONS
 from daskpart.models.networks.losses import Loss
 from daskpart.models.networks.widths import widths_of
 from daskpart.models.optimisation.aggregation import Aggregator
-from daskpart.models.optimisation.optimisers import OPTIMIZERS, slots_from
+from daskpart.models.optimisation.optimisers import (
+    OPTIMIZERS,
+    Optimizer,
+    require_one_decay,
+    slots_from,
+    with_decay,
+)
 from daskpart.models.optimisation.schedules import SCHEDULES, schedule_of
 from daskpart.models.samples.estimator import SampleModel
 from daskpart.models.samples.plan import SamplesPlan
@@ -40,9 +46,11 @@ activation : {"relu", "tanh", "logistic", "elu", "identity"}, default="relu"
 alpha : float, default=1e-4
     Strength of the L2 penalty ½ alpha ‖W‖² on the mean loss; biases are left out. (scikit-learn
     divides its alpha by the samples of a step, or by the sum of their weights.)
-optimizer : {"adam", "sgd", "momentum", "adagrad"}, default="adam"
+optimizer : {"adam", "sgd", "momentum", "adagrad"} or Optimizer, default="adam"
     With `top_k`, "sgd" and "momentum": the others divide by the size of what arrived, which TopK
-    makes rare and large. (scikit-learn says solver, and its "sgd" has momentum.)
+    makes rare and large. An Optimizer has numbers of your own, such as ``Momentum(0.95)``; without
+    a weight decay it takes alpha. (scikit-learn says solver, and its "sgd" is
+    ``Momentum(0.9, nesterov=True)``.)
 learning_rate : {"constant", "invscaling", "step"}, default="constant"
     The rate as it is; over t^power_t, t counting steps; halved each 10 epochs.
 learning_rate_init : float, default=0.001
@@ -121,7 +129,7 @@ class Perceptron(SampleModel):
         "hidden_layer_sizes": [COUNT, tuple, list],
         "activation": [StrOptions(set(ACTIVATIONS))],
         "alpha": [AT_LEAST_0],
-        "optimizer": [StrOptions(set(OPTIMIZERS))],
+        "optimizer": [StrOptions(set(OPTIMIZERS)), Optimizer],
         "learning_rate": [StrOptions(set(SCHEDULES) - {"optimal"})],
         "learning_rate_init": [POSITIVE],
         "power_t": [AT_LEAST_0],
@@ -142,7 +150,7 @@ class Perceptron(SampleModel):
     hidden_layer_sizes: Any
     activation: str
     alpha: float
-    optimizer: str
+    optimizer: Any
     learning_rate: str
     learning_rate_init: float
     power_t: float
@@ -155,7 +163,7 @@ class Perceptron(SampleModel):
         *,
         activation: str = "relu",
         alpha: float = 1e-4,
-        optimizer: str = "adam",
+        optimizer: Any = "adam",
         learning_rate: str = "constant",
         learning_rate_init: float = 1e-3,
         power_t: float = 0.5,
@@ -194,6 +202,7 @@ class Perceptron(SampleModel):
 
     def _check(self) -> None:
         self._hidden_widths()
+        require_one_decay(self.optimizer, self.alpha, "alpha")
         if self.top_k is None and self.top_k_approximate:
             raise InputError("top_k_approximate needs top_k")
 
@@ -211,7 +220,7 @@ class Perceptron(SampleModel):
         members = self._members(
             problem, n_ranks, int(self.batch_size), random_state, bool(self.shuffle)
         )
-        network, slots = self._network_of(problem), OPTIMIZERS[self.optimizer].slots
+        network, optimizer = self._network_of(problem), self._optimizer()
         size = np.dtype(network.dtype).itemsize * sum(network.sizes())
         batch = min(int(self.batch_size) * n_ranks, problem.n_samples) / n_ranks
         dense = is_full(problem.n_stored, problem.n_samples, problem.n_features)
@@ -219,14 +228,13 @@ class Perceptron(SampleModel):
             n_ranks=n_ranks,
             partitioner="shuffle" if self.shuffle else "cyclic",
             members=members,
-            weight_bytes=size * (1 + len(slots) + (self.top_k is not None)),
+            weight_bytes=size * (1 + len(optimizer.slots) + (self.top_k is not None)),
             row_bytes=problem.bytes_of(members, dense=dense),
             passing_bytes=passing_bytes(
                 network,
                 n_ranks,
                 entries_a_batch=batch * problem.n_stored / problem.n_samples,
-                optimizer=self.optimizer,
-                n_slots=len(slots),
+                optimizer=optimizer,
                 has_top_k=self.top_k is not None,
             ),
             on_disk=problem.on_disk,
@@ -283,7 +291,7 @@ class Perceptron(SampleModel):
             schedule=schedule_of(
                 self.learning_rate, float(self.learning_rate_init), power=float(self.power_t)
             ),
-            optimizer=OPTIMIZERS[self.optimizer](weight_decay=(float(self.alpha), 0.0)),
+            optimizer=self._optimizer(),
             aggregators=self._aggregators(network, plan.random_state),
             passing=tuple(plan.passing_bytes.tolist()),
             sizes=plan.sizes,
@@ -292,6 +300,9 @@ class Perceptron(SampleModel):
             random_state=plan.random_state,
             shuffle=bool(self.shuffle),
         )
+
+    def _optimizer(self) -> Optimizer:
+        return with_decay(self.optimizer, (float(self.alpha), 0.0))
 
     def _aggregators(self, network: Network, random_state: int) -> tuple[Aggregator, ...]:
         """One a layer; of approximate TopK each draws for itself."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -39,7 +39,7 @@ def are_bounded(weights: Weights) -> bool:
 
 @dataclass(frozen=True)
 class Optimizer(ABC):
-    """The base of the optimisers.
+    """The base of the optimisers: estimators take one as ``optimizer=``.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Optimizer(ABC):
     """
 
     slots: ClassVar[tuple[str, ...]] = ()
-    weight_decay: float | tuple[float, ...] = 0.0
+    weight_decay: float | tuple[float, ...] = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
         decay: Any = self.weight_decay
@@ -63,6 +63,11 @@ class Optimizer(ABC):
         numbers = several(decay, "weight_decay", "a number, or one for each weight")
         checked = tuple(finite_number(each, "a number of weight_decay") for each in numbers)
         object.__setattr__(self, "weight_decay", checked)
+
+    @property
+    def n_temporaries(self) -> int:
+        """Arrays as large as a weight that a step makes and drops, at most."""
+        return 2
 
     def first_slots(self, weights: Weights) -> Slots:
         """What is remembered before the first step: zeros.
@@ -128,6 +133,11 @@ class Optimizer(ABC):
         """Change one weight and its slots in place."""
 
 
+def _below_one(value: Any, name: str) -> None:
+    if finite_number(value, name, most=1) == 1:
+        raise InputError(f"{name} is 1: give a number below 1")
+
+
 def _with_decay(gradient: Any, weight: Any, decay: float) -> Any:
     return gradient + weight.dtype.type(decay) * weight if decay else gradient
 
@@ -157,6 +167,15 @@ class Momentum(Optimizer):
     momentum: float = 0.9
     nesterov: bool = False
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _below_one(self.momentum, "momentum")
+
+    @property
+    def n_temporaries(self) -> int:
+        """Two more for the direction of `nesterov`."""
+        return 4 if self.nesterov else 2
+
     def _move(
         self, weight: Any, gradient: Any, slots: Any, decay: float, rate: float, number: int
     ) -> None:
@@ -181,6 +200,15 @@ class AdaGrad(Optimizer):
 
     slots: ClassVar[tuple[str, ...]] = ("squares",)
     epsilon: float = 1e-10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        finite_number(self.epsilon, "epsilon")
+
+    @property
+    def n_temporaries(self) -> int:
+        """Of g², √q and the step."""
+        return 3
 
     def _move(
         self, weight: Any, gradient: Any, slots: Any, decay: float, rate: float, number: int
@@ -208,6 +236,17 @@ class Adam(Optimizer):
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _below_one(self.beta1, "beta1")
+        _below_one(self.beta2, "beta2")
+        finite_number(self.epsilon, "epsilon")
+
+    @property
+    def n_temporaries(self) -> int:
+        """None: one pass in place."""
+        return 0
 
     def _move(
         self, weight: Any, gradient: Any, slots: Any, decay: float, rate: float, number: int
@@ -247,6 +286,22 @@ OPTIMIZERS: Mapping[str, type[Optimizer]] = {
     "adagrad": AdaGrad,
     "adam": Adam,
 }
+
+
+def with_decay(optimizer: str | Optimizer, decay: float | tuple[float, ...]) -> Optimizer:
+    """The optimiser of a name, or a given one, with the weight decay of a model if that has one."""
+    if not isinstance(optimizer, Optimizer):
+        return OPTIMIZERS[optimizer](weight_decay=decay)
+    return replace(optimizer, weight_decay=decay) if np.any(decay) else optimizer
+
+
+def require_one_decay(optimizer: Any, decay: Any, name: str) -> None:
+    """Refuse a given optimiser with a weight decay beside that of the model, a parameter `name`."""
+    if isinstance(optimizer, Optimizer) and np.any(optimizer.weight_decay) and np.any(decay):
+        raise InputError(
+            f"{name} is {decay!r} and the weight_decay of the optimizer "
+            f"{optimizer.weight_decay!r}: give the model {name}=0, or the optimizer none"
+        )
 
 
 BEGAN = "began"  # of the slots of a fit: the steps that others had done before these began

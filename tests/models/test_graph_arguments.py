@@ -68,7 +68,10 @@ def test_whole_numbers_may_be_floats(layer, options):
             "first_product='kept': layer='gat' multiplies what is learned",
         ),
         ({"layer": "appnp", "first_product": "kept"}, "first_product='kept': layer='appnp' mult"),
-        ({"optimizer": Adam(weight_decay=0.1)}, "weight_decay is 0.0005 and that of the optimizer"),
+        (
+            {"optimizer": Adam(weight_decay=0.1)},
+            "weight_decay is 0.0005 and the weight_decay of the optimizer",
+        ),
     ],
 )
 def test_what_would_have_no_effect_is_refused(options, message):
