@@ -41,6 +41,7 @@ DATA = ("imdb-reviews", "splatt-med", "math-tags")
 FASTER_THAN = (2.0, 1.3)  # SPLATT, ALTO
 DENSE_BYTES = 4e9  # tensorly unfolds the dense tensor: only where that fits
 TRIAD_FLOATS = 2**24
+MOST_ITERATIONS = 50  # of a peer: short ones need many to be seen
 PEER_SECONDS = 2.0  # of iterations at least, where a peer is measured
 SEEN_IN_RESIDENT_BYTES = 5e7
 
@@ -176,8 +177,11 @@ def _one_more(fit: Callable[[int], Any]) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the peer's own
         once = seconds(1)
-        more = min(max(round(PEER_SECONDS / once), 1), 50)  # short ones need many to be seen
-        return 1e3 * (seconds(1 + more) - once) / more
+        more = min(max(round(PEER_SECONDS / once), 1), MOST_ITERATIONS)
+        # what is taken off must be no more than about what is left, or noise has the word
+        while (longer := seconds(1 + more)) < 1.5 * once and more < MOST_ITERATIONS:
+            more = min(4 * more, MOST_ITERATIONS)
+        return 1e3 * (longer - once) / more
 
 
 def rows_of(
