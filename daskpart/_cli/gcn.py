@@ -68,6 +68,7 @@ class _GCN(Model):
         "layer": 'What a layer computes. "sgc" is best without hidden layers, --hidden 0.',
         "layer_options": 'Parameters of the layer, such as heads=4: of "sgc" hops; of "appnp" '
         'hops, teleport; of "gin" epsilon; of "gat" heads, output_heads, slope, attention_dropout.',
+        "optimizer": "How weights follow from gradients.",
         "weight_decay": "Share of each matrix of weights that is added to its gradient.",
         "batch_size": "Train on mini-batches of so many vertices, or, below 1, of this share of "
         "them; a step each, and in an epoch every vertex once. Not given: full batches, exact.",

@@ -26,6 +26,8 @@ class _MLP(SampleModel):
     words: ClassVar[dict[str, str]] = {
         **SampleModel.words,
         "hidden_layer_sizes": "Widths of the hidden layers.",
+        "optimizer": 'With --top-k, "sgd" and "momentum": the others divide by the size of what '
+        "arrived, which TopK makes rare and large.",
     }
     template = "mlp.html"
 
