@@ -319,8 +319,8 @@ class ImplicitFactorization(Recommender):
         -------
         explained : DataFrame
             Columns item (after the name of the axis) and contribution: the `n` events that add
-            most, largest first. Over all events they add up to the score of `recommend_new`;
-            `recommend` differs by what its row is from that optimum.
+            most, largest first. Those of all events add up to the score of `recommend_new`; that of
+            `recommend` is by the row of the fit, which iterations may not have brought so far.
 
         Raises
         ------
