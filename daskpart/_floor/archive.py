@@ -301,8 +301,11 @@ def opened_npz(path: str | os.PathLike[str]) -> Iterator[Any]:
 
 def _write_zarr(zarr: Any, path: Path, arrays: dict[str, np.ndarray]) -> None:
     group = zarr.open_group(str(path), mode="w", zarr_format=3)
+    # zarr leaves out chunks of zeros, and takes -0 for one: it would come back with another sign
+    config = {"write_empty_chunks": True}
     for name, array in arrays.items():
-        group.create_array(name, data=np.asarray(array, order="C"), chunks=_chunks(array))
+        held = np.asarray(array, order="C")
+        group.create_array(name, data=held, chunks=_chunks(array), config=config)
 
 
 def _chunks(array: np.ndarray) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ OF_RUN = {"n_ranks": 2, "transport": "local", "max_iter": 3}
 def _graph(**options: Any) -> Any:
     X, y = labelled_graph()
     model = daskpart.GCNClassifier((4,), **options, **OF_RUN).fit(X, y, graph=EDGES)
-    other = EDGES[::-1].tocsr()
+    other = EDGES.tocsr()[::-1]
     return model, lambda model: [model.predict_proba(X, graph=other), model.transform(X)]
 
 

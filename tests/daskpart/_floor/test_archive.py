@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis.extra import numpy as arrays_of
 
 from daskpart._floor import archive
@@ -22,6 +22,7 @@ SHAPES = arrays_of.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(array=arrays_of.arrays(NUMBERS | arrays_of.boolean_dtypes(), SHAPES))
+@example(array=np.array([-0.0, 0.0]))
 def test_an_array_comes_back_as_it_was(tmp_path, suffix, array):
     """Also one without a dimension, as the scale in a state of L-BFGS."""
     for given_array in (array, array.T):
