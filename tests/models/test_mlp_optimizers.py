@@ -64,6 +64,17 @@ def test_it_is_a_parameter_like_others(tmp_path):
     assert GridSearchCV(classifier(), grid, cv=2).fit(X, y).best_params_["optimizer"]
 
 
+def test_a_checkpoint_knows_its_optimizer(tmp_path):
+    X, y = samples()
+    kept = {"checkpoint_path": tmp_path / "run.npz"}
+    classifier(optimizer=Momentum(0.5), max_iter=2, **kept).fit(X, y)
+    with pytest.raises(InputError, match=r"belongs to another fit \(optimizer: 'Momentum"):
+        classifier(optimizer=Momentum(0.6), max_iter=4, resume=True, **kept).fit(X, y)
+    resumed = classifier(optimizer=Momentum(0.5), max_iter=4, resume=True, **kept).fit(X, y)
+    unbroken = classifier(optimizer=Momentum(0.5), max_iter=4).fit(X, y)
+    assert weights_of(resumed).tobytes() == weights_of(unbroken).tobytes()
+
+
 @pytest.mark.parametrize("number", [-0.1, 1, float("nan"), "0.5"])
 def test_numbers_that_make_no_sense_are_refused(number):
     for make in (
