@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -325,8 +326,8 @@ class ImplicitFactorization(Recommender):
         Raises
         ------
         InputError
-            For several users, an unknown item, `n` < 1, or a nonnegative model, whose rows are no
-            such sums.
+            For several users or items, an unknown item, `n` < 1, or a nonnegative model, whose rows
+            are no such sums.
 
         Notes
         -----
@@ -339,12 +340,18 @@ class ImplicitFactorization(Recommender):
             raise InputError(
                 "a nonnegative model has no explanations: its rows are no sums over events"
             )
-        (asked,) = state.items().positions([item])
+        asked = state.items().positions(state.items().listed(item))
+        if asked.size != 1:
+            raise InputError(f"explain takes one item at a time, got {asked.size}")
+        if isinstance(X_new, (str, Integral)):
+            raise InputError(
+                f"explain takes events, not a user: give what {X_new!r} has, as a dict item → count"
+            )
         matrix, columns = self._new_rows(X_new)
         if matrix.shape[0] != 1:
             raise InputError(f"explain takes the events of one user, got {matrix.shape[0]} rows")
         events = fitted._events(matrix.row_pointer(), columns, matrix.values)
-        parts = fitted._contributions(events, state.item_factors.astype(np.float64), asked)
+        parts = fitted._contributions(events, state.item_factors.astype(np.float64), asked[0])
         most = np.argsort(-parts, kind="stable")[:n]
         return pd.DataFrame(
             {state.item_name: state.items().take(columns[most]), "contribution": parts[most]}

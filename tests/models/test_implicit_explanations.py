@@ -55,6 +55,10 @@ def test_what_cannot_be_explained_is_told():
     fitted = model(max_iter=1).fit(X)
     with pytest.raises(InputError, match="events of one user, got 2 rows"):
         fitted.explain(X[:2], 0)
+    with pytest.raises(InputError, match="one item at a time, got 2"):
+        fitted.explain(X[[0]], [3, 4])
+    with pytest.raises(InputError, match=r"events, not a user: give what 0 has"):
+        fitted.explain(0, 3)
     with pytest.raises(InputError, match="40"):
         fitted.explain(X[[0]], 40)
     with pytest.raises(InputError, match="n is 0"):
