@@ -335,12 +335,12 @@ class ImplicitFactorization(Recommender):
         2008), section 5.
         """
         state, n = self._fitted(), whole_number(n, "n", 1)
-        fitted = self._as_fitted()
+        fitted, index = self._as_fitted(), state.items()
         if fitted.nonnegative:
             raise InputError(
                 "a nonnegative model has no explanations: its rows are no sums over events"
             )
-        asked = state.items().positions(state.items().listed(item))
+        asked = index.positions(index.listed(item))
         if asked.size != 1:
             raise InputError(f"explain takes one item at a time, got {asked.size}")
         if isinstance(X_new, (str, Integral)):
@@ -353,9 +353,8 @@ class ImplicitFactorization(Recommender):
         events = fitted._events(matrix.row_pointer(), columns, matrix.values)
         parts = fitted._contributions(events, state.item_factors.astype(np.float64), asked[0])
         most = np.argsort(-parts, kind="stable")[:n]
-        return pd.DataFrame(
-            {state.item_name: state.items().take(columns[most]), "contribution": parts[most]}
-        )
+        named = index.take(columns[most])
+        return pd.DataFrame({state.item_name: named, "contribution": parts[most]})
 
     def _check(self) -> None:
         check_partitioner(self.partitioner, [*ROW_PARTITIONERS], self.n_ranks)
@@ -471,7 +470,10 @@ class ImplicitFactorization(Recommender):
         events = self._events(pointer, columns, values)
         rows = np.zeros((events.n_owned, other.shape[1]), np.float32)
         if not self.regularization and not self.nonnegative:
-            _least_norm(events, other.astype(np.float64), rows)
+            # in float64: the rounding of float32 would pass for a direction of its own
+            some = np.flatnonzero(np.diff(events.pointer))
+            for row, left, right in self._systems(events, some, other.astype(np.float64)):
+                rows[row] = _inverse(left) @ right
             return rows
         gram = np.empty((other.shape[1], other.shape[1]))
         gram_of(other, len(other), gram)
@@ -484,7 +486,7 @@ class ImplicitFactorization(Recommender):
         moved = np.abs(rows - found).max(axis=1) > UNMOVED * rows.max(axis=1)
         hard = np.union1d(np.flatnonzero(moved), events.rows_from(_STEEP))
         if hard.size:
-            for row, left, right in self._ridge_systems(events, hard, other.astype(np.float64)):
+            for row, left, right in self._systems(events, hard, other.astype(np.float64)):
                 rows[row] = nonnegative_rows(left[None], right[None])[0]
         return rows
 
@@ -492,20 +494,23 @@ class ImplicitFactorization(Recommender):
         weights = (self.alpha * values).astype(np.float32)
         return Events(pointer, columns.astype(np.int32), weights)
 
-    def _ridge_systems(
+    def _systems(
         self, events: Events, rows: np.ndarray, other: np.ndarray
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """As `_systems`, with the regularization."""
+        """Some rows, each with its matrix and right side in float64."""
+        gram, unit = other.T @ other, np.eye(other.shape[1])
         ridge = self.regularization * np.diff(events.pointer) ** self.frequency_exponent
-        for row, left, right in _systems(events, rows, other):
-            yield row, left + ridge[row] * np.eye(len(left)), right
+        for row in rows.tolist():
+            own = slice(*events.pointer[row : row + 2])
+            read, weights = other[events.columns[own]], events.weights[own].astype(np.float64)
+            left = gram + read.T @ (weights[:, None] * read) + ridge[row] * unit
+            yield row, left, read.T @ (1 + weights)
 
     @one_blas_thread
     def _contributions(self, events: Events, other: np.ndarray, asked: int) -> np.ndarray:
         """What each event of one row adds to its score of a row of the other side."""
-        ((_, left, _),) = self._ridge_systems(events, np.zeros(1, np.int64), other)
-        inverse = np.linalg.pinv(left, rcond=_SINGULAR, hermitian=True)
-        return (1.0 + events.weights) * (other[events.columns] @ (inverse @ other[asked]))
+        ((_, left, _),) = self._systems(events, np.zeros(1, np.int64), other)
+        return (1.0 + events.weights) * (other[events.columns] @ (_inverse(left) @ other[asked]))
 
     def _signed_rows(self, events: Events, other: np.ndarray, gram: np.ndarray) -> np.ndarray:
         """All in float64, which costs no more here, and no later iteration makes up for rounding.
@@ -525,21 +530,6 @@ class ImplicitFactorization(Recommender):
         return rows.astype(np.float32)
 
 
-def _least_norm(events: Events, other: np.ndarray, rows: np.ndarray) -> None:
-    """Put over `rows` the solutions of least norm without a regularization.
-
-    All in float64: the rounding of float32 would pass for a direction of its own.
-    """
-    for row, left, right in _systems(events, np.flatnonzero(np.diff(events.pointer)), other):
-        rows[row] = np.linalg.pinv(left, rcond=_SINGULAR, hermitian=True) @ right
-
-
-def _systems(
-    events: Events, rows: np.ndarray, other: np.ndarray
-) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Some rows, each with its matrix and right side in float64; no regularization."""
-    gram = other.T @ other
-    for row in rows.tolist():
-        own = slice(*events.pointer[row : row + 2])
-        read, weights = other[events.columns[own]], events.weights[own].astype(np.float64)
-        yield row, gram + read.T @ (weights[:, None] * read), read.T @ (1 + weights)
+def _inverse(left: np.ndarray) -> np.ndarray:
+    """Of the matrix of a row; without a regularization its solution is that of least norm."""
+    return np.linalg.pinv(left, rcond=_SINGULAR, hermitian=True)

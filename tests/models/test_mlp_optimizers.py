@@ -61,7 +61,8 @@ def test_it_is_a_parameter_like_others(tmp_path):
         fitted.set_params(warm_start=True).fit(X, y)  # velocities go on
     assert weights_of(loaded).tobytes() == weights_of(model).tobytes()
     grid = {"optimizer": [Momentum(0.5), Momentum(0.9), "sgd"]}
-    assert GridSearchCV(classifier(), grid, cv=2).fit(X, y).best_params_["optimizer"]
+    scores = GridSearchCV(classifier(), grid, cv=2).fit(X, y).cv_results_["mean_test_score"]
+    assert np.isfinite(scores).all() and len(scores) == 3
 
 
 def test_a_checkpoint_knows_its_optimizer(tmp_path):
