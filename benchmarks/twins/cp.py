@@ -28,11 +28,12 @@ from daskpart.collectives.routes import Arrivals, RankRoutes
 from daskpart.models.cp.als import (
     Update,
     column_sums,
+    fit_of,
     normalise,
+    norms_of,
     owned_gram,
     partial_products,
     solve_owned,
-    weights_of,
 )
 from daskpart.models.cp.plan import CPPlan
 from daskpart.models.cp.ranks import (
@@ -44,7 +45,7 @@ from daskpart.models.cp.ranks import (
     split_nonzeros,
     squared_norm,
 )
-from daskpart.models.cp.text import fit_of, warm_up_rank
+from daskpart.models.cp.text import warm_up_rank
 
 from .messages import Swap, allreduce, messages_of_ranks, wait
 
@@ -140,7 +141,7 @@ class _Iteration:
             piece.nonzeros, piece.rows, dtype=dtype.name, memory=piece.memory
         )
         # in rank order; since Python 3.12 `sum` corrects its rounding
-        self.squared_norm = reduce(add, world.allgather(squared_norm(self.tensor)))
+        self.squared_norm = float(reduce(add, world.allgather(squared_norm(self.tensor)))[0])
         self.n_modes, n_components = len(self.rows), self.rows[0].shape[1]
         self.weights = np.ones(n_components)
         self.grams = [np.zeros((n_components, n_components))] * self.n_modes
@@ -171,7 +172,7 @@ class _Algorithm1(_Iteration):
             products = partial_products(self.tensor, *self.rows, mode=mode)
             self._reduces[mode](products)
             sums = allreduce(self.world, self.solve(mode, products))
-            self.weights = weights_of(sums)
+            self.weights = norms_of(sums)
             normalise(rows, self.weights)
             self._expands[mode].post(rows.__getitem__)
             self.grams[mode] = allreduce(self.world, self.own_gram(mode))
@@ -241,7 +242,7 @@ class _Algorithm2(_Iteration):
             before = (mode - 1) % self.n_modes
             self.grams[before] = self._reduces[mode](products, self.own_gram(before))
             sums = self._expands[mode](rows, self.solve(mode, products))
-            self.weights = weights_of(sums)
+            self.weights = norms_of(sums)
             normalise(rows, self.weights)
         return sums
 

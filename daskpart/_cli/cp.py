@@ -52,6 +52,9 @@ class _CP(Model):
         '"fine-grain", "medium-grain", "hypercube", "hypercube-fine-grain"; or arguments of '
         "daskpart.partition, such as model=fine-grain,epsilon=0.1; or a file that 'daskpart "
         "partition' wrote, with one part a rank.",
+        "loss": 'What is minimised: the squared error; or "poisson", for counts: the Poisson '
+        "deviance over factors of 0 or above, by multiplicative updates (CP-APR), which need more "
+        "iterations.",
         "nonnegative": "Keep every factor at 0 or above (HALS).",
         "ridge": "Added to the diagonal of each system of normal equations.",
         "init": "Factors to begin from: uniform in [0, 1), or leading singular vectors of each "
@@ -76,6 +79,8 @@ class _CP(Model):
         table, lines = _components(fit), [f"fit {fit.model.fit_:.6f}"]
         if fit.model.missing == "unknown":
             lines[0] += " over the stored entries; what is not stored counts as unknown"
+        if fit.model.loss == "poisson":
+            lines[0] += ", the share of the Poisson deviance that is explained"
         for rmse in _held_out(fit).values():
             lines.append(f"RMSE {rmse:.6g} on entries that were held out")
         for component in _order(fit)[:_TOLD]:
@@ -130,6 +135,7 @@ class _CP(Model):
             "drawn": [(component, float(weights[component])) for component in _order(fit)[:_DRAWN]],
             "components": _components(fit),
             "stored_alone": fit.model.missing == "unknown",
+            "counts": fit.model.loss == "poisson",
         }
 
 

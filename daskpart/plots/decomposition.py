@@ -99,6 +99,7 @@ def _draw_largest(ax: Axes, values: Any, labels: Any, n: int) -> None:
     ax.set_yticks(places, [plain(shortened(name)) for name in names])
     ax.invert_yaxis()
     ax.tick_params(axis="y", labelsize=8, length=0)
+    ax.locator_params(axis="x", nbins=5)  # small shares have long numbers
 
 
 def component_diagnostics(found: Any, *, ax: Axes | None = None) -> Axes:

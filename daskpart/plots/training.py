@@ -124,7 +124,7 @@ def fit_history(
         If ``history`` is empty or ``against`` is unknown.
     """
     ax = _over(history, against, "iteration", ("fit", "loss"), None, ax)
-    ax.set_ylabel("fit  1 − ‖X − X̂‖ / ‖X‖" if "fit" in history else "loss an event")
+    ax.set_ylabel("fit (1 is exact)" if "fit" in history else "loss an event")
     return ax
 
 

@@ -26,7 +26,7 @@ Sparse Tensor Decomposition", Algorithms 1 and 2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,15 @@ from .ranks import RankTensor
 from .steps import column_products, gram_of, normalise_columns, solve_rows
 
 INNER, SQUARED = -2, -1  # where the sums of a mode hold ⟨X, X̂⟩ and ‖X̂‖², behind the R norms²
+
+
+def norms_of(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """λ, the norms of the columns; shape (R,). What overflowed becomes NaN, and stays NaN."""
+    norms = np.sqrt(sums[:-2])
+    return np.where(np.isfinite(norms), norms, np.nan)
+
+
+WeightsOf = Callable[[NDArray[np.float64]], NDArray[np.float64]]  # λ from sums
 
 
 @dataclass(frozen=True)
@@ -117,6 +126,10 @@ class _Messages:
         """
         return reduce(comm, self.reduces[mode], rows)
 
+    def fit(self, sums: NDArray[np.float64], of_tensor: Sequence[float]) -> float:
+        """1 − ‖X − X̂‖/‖X‖, from what `iterate` gives, and ‖X‖²."""
+        return fit_of(sums, of_tensor[0])
+
 
 class PointToPointModes(_Messages):
     """Algorithm 1."""
@@ -138,7 +151,7 @@ class PointToPointModes(_Messages):
             products = comm.map(partial_products, tensors, *factors.rows, mode=mode)
             products = self.reduce_rows(comm, products, mode)
             sums = _solve(comm, tensors, factors, products, mode, update)
-            sums = self._normalise(comm, factors, sums, mode)
+            sums = self._normalise(comm, factors, sums, mode, norms_of)
             (messages,) = self.expands[mode].rounds
             sent = comm.post(messages, factors.rows[mode], pack_rows)
             # while the rows are on their way: the Gram is of owned ones
@@ -148,14 +161,27 @@ class PointToPointModes(_Messages):
         return factors, sums
 
     def normalise_and_expand(
-        self, comm: Communicator, factors: Factors, sums: PerRank, mode: int
+        self,
+        comm: Communicator,
+        factors: Factors,
+        sums: PerRank,
+        mode: int,
+        *,
+        weights_of: WeightsOf = norms_of,
     ) -> PerRank:
         """λ of a mode that was solved, its rows normalised and at all who share them; the sums."""
-        sums = self._normalise(comm, factors, sums, mode)
+        sums = self._normalise(comm, factors, sums, mode, weights_of)
         factors.rows[mode] = expand(comm, self.expands[mode], factors.rows[mode])
         return sums
 
-    def _normalise(self, comm: Communicator, factors: Factors, sums: PerRank, mode: int) -> PerRank:
+    def _normalise(
+        self,
+        comm: Communicator,
+        factors: Factors,
+        sums: PerRank,
+        mode: int,
+        weights_of: WeightsOf,
+    ) -> PerRank:
         """λ of a mode that was solved, and its owned rows normalised; the sums."""
         sums = hypercube_allreduce(comm, sums, label="allreduce")
         factors.weights = comm.map(weights_of, sums)
@@ -188,7 +214,13 @@ class EmbeddedModes(_Messages):
         return factors, sums
 
     def normalise_and_expand(
-        self, comm: Communicator, factors: Factors, sums: PerRank, mode: int
+        self,
+        comm: Communicator,
+        factors: Factors,
+        sums: PerRank,
+        mode: int,
+        *,
+        weights_of: WeightsOf = norms_of,
     ) -> PerRank:
         """λ of a mode that was solved, its rows at all who share them, and normalised; the sums."""
         rows, sums = expand_allreduce(comm, self.expands[mode], factors.rows[mode], sums)
@@ -244,6 +276,12 @@ def _solve(
     return comm.map(
         column_sums, factors.rows[mode], products, tensors, *others, mode=mode, last=last
     )
+
+
+def fit_of(sums: NDArray[np.float64], squared_norm: float) -> float:
+    """1 − ‖X − X̂‖/‖X‖, from ⟨X, X̂⟩ and ‖X̂‖²."""
+    residual = squared_norm - 2 * sums[INNER] + sums[SQUARED]
+    return 1.0 - float(np.sqrt(max(residual, 0.0) / squared_norm))
 
 
 # -- steps on one rank ---
@@ -313,9 +351,3 @@ def normalise(rows: NDArray[Any], weights: NDArray[np.float64]) -> NDArray[Any]:
     """Divide every row, nonlocal ones too, by the norms of the columns, in place."""
     normalise_columns(rows, weights)
     return rows
-
-
-def weights_of(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """λ, the norms of the columns; shape (R,). What overflowed becomes NaN, and stays NaN."""
-    norms = np.sqrt(sums[:-2])
-    return np.where(np.isfinite(norms), norms, np.nan)

@@ -65,6 +65,10 @@ class StoredEntriesModes:
         """None are needed."""
         return factors
 
+    def fit(self, sums: NDArray[np.float64], of_tensor: Sequence[float]) -> float:
+        """1 − ‖x − x̂‖/‖x‖ over the stored entries."""
+        return self.modes.fit(sums, of_tensor)
+
 
 # -- steps on one rank ---
 

@@ -31,16 +31,18 @@ from daskpart.models.optimisation.nonnegative import nonnegative_rows
 from .als import product_of_grams
 from .by_mode import nonnegative_modes, place_of_mode, ridge_modes
 from .completion import solve_equations, systems_of
+from .counts import deviance_score, new_count_rows
 from .entries import Aligned, Entries, entries_of, positions_of, values_at, values_of
 from .layout.by_row import EntriesByRow
 from .layout.layout import TensorLayout
 from .layout.sorting import Nonzeros
+from .plan import POISSON, SQUARED_ERROR
 from .state import CPState
 from .steps import gram_of, solve_rows
 
 _FACTOR, _MODES = "factor_", "modes"
 # parameters that answers of a fitted model depend on
-_ANSWERED_BY = ("missing", "nonnegative", "ridge")
+_ANSWERED_BY = ("missing", "loss", "nonnegative", "ridge")
 
 
 class CPModel(ComponentModel):
@@ -50,7 +52,7 @@ class CPModel(ComponentModel):
     ----------
     state_ : CPState
         Set by `fit`.
-    nonnegative, ridge, missing
+    nonnegative, ridge, missing, loss
         Parameters of the estimator.
     """
 
@@ -58,6 +60,7 @@ class CPModel(ComponentModel):
     nonnegative: Any
     ridge: Any
     missing: Missing
+    loss: str
 
     @property
     def weights_(self) -> xr.DataArray:
@@ -78,7 +81,8 @@ class CPModel(ComponentModel):
     def fit_(self) -> float:
         """1 − ‖X − X̂‖/‖X‖ after the last iteration; over stored entries where others are unknown.
 
-        NaN where `partial_fit` added slices, as the others were not looked at.
+        Of counts (``loss="poisson"``) the share of the deviance that is explained. NaN where
+        `partial_fit` added slices, as the others were not looked at.
         """
         return float(self._fitted().fit)
 
@@ -151,7 +155,7 @@ class CPModel(ComponentModel):
 
     def score(self, X: Any, y: Any = None) -> float:
         """The fit to a tensor, 1 − ‖X − X̂‖/‖X‖: 1 is exact; over stored entries where
-        ``missing="unknown"``.
+        ``missing="unknown"``; of counts the share of the Poisson deviance that is explained.
 
         Parameters
         ----------
@@ -179,8 +183,10 @@ class CPModel(ComponentModel):
         tensor = entries_of(X, y)
         aligned = Aligned(state, tensor)
         rows = [aligned.rows(mode) for mode in range(tensor.n_modes)]
-        values = tensor.values.astype(np.float64)
-        inner = float(values @ values_at(state, aligned.places()))
+        values, fitted = tensor.values.astype(np.float64), values_at(state, aligned.places())
+        if self._as_fitted().loss == POISSON:
+            return deviance_score(state, rows, values, fitted)
+        inner = float(values @ fitted)
         grams = product_of_grams(
             *[gram_of(factor[own]) for factor, own in zip(state.factors, rows, strict=True)]
         )
@@ -231,6 +237,9 @@ class CPModel(ComponentModel):
         rows, ones = factors[place], np.ones(state.n_components)
         nonnegative = nonnegative_modes(fitted.nonnegative, state.dims)[place]
         ridge = ridge_modes(fitted.ridge, state.dims)[place]
+        if fitted.loss == POISSON:
+            layout = TensorLayout.build(coordinates, values, shape)
+            return new_count_rows(layout, factors, place)
         if fitted.missing == "unknown":
             entries = EntriesByRow.of(Nonzeros(coordinates, values), shape)
             equations = entries.normal_equations(place, factors)
@@ -261,7 +270,8 @@ class CPModel(ComponentModel):
             "fit": state.fit,
             "iterations": state.epoch,
         }
-        facts["missing"] = self._as_fitted().missing
+        fitted = self._as_fitted()
+        facts |= {"missing": fitted.missing, "loss": fitted.loss}
         return xr.Dataset(arrays, attrs=facts)
 
     @classmethod
@@ -288,7 +298,8 @@ class CPModel(ComponentModel):
         labels = {dim: dataset[dim].to_numpy() for dim in dims if dim in dataset.coords}
         estimator: Any = cls
         absent = str(dataset.attrs.get("missing", "zero"))
-        model = estimator(weights.size, missing=absent)
+        loss = str(dataset.attrs.get("loss", SQUARED_ERROR))
+        model = estimator(weights.size, missing=absent, loss=loss)
         model.state_ = CPState(
             weights,
             factors,

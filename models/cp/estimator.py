@@ -3,8 +3,9 @@
     tensor ─► plan (rank of each nonzero, owners, messages) ─► CP-ALS on ranks ─► labelled factors
                   plan_report_                                    history_          comm_report_
 
-The two algorithms are in `als`, what the ranks are given in `text`, what a decomposition is good
-for in `decomposition`; the loop, checkpoints and reports are those of every model (`models.base`).
+The two algorithms are in `als`, what stored entries alone and counts change of them in `completion`
+and `counts`, what the ranks are given in `text`, what a decomposition is good for in
+`decomposition`; the loop, checkpoints and reports are those of every model (`models.base`).
 
 Source: Abubaker, Karsavuran, Aykanat, "Scalable Unsupervised ML: Latency Hiding in Distributed
 Sparse Tensor Decomposition".
@@ -37,13 +38,14 @@ from daskpart.partitions import Partition
 
 from .als import Update
 from .by_mode import nonnegative_modes, place_of_mode, ridge_modes
+from .counts import check_counts, with_sums_of_1
 from .cut import NAMES, OWNERS
 from .decomposition import CPModel
 from .entries import Aligned, entries_of
 from .growing import others_updated, with_new_rows
 from .held_out import with_held_out
 from .layout.layout import MEMORY
-from .plan import METHODS, CPPlan, PlanSettings, choose
+from .plan import LOSSES, METHODS, POISSON, SQUARED_ERROR, CPPlan, PlanSettings, choose
 from .problem import TensorProblem
 from .shuffle import problem_of
 from .starts import INITS, by_name, check_init, check_signs, first_factors
@@ -55,10 +57,11 @@ _CHOSEN = "chosen_method"
 
 @with_shared_words()
 class CPDecomposition(CPModel):
-    """Decompose a sparse tensor X ≈ Σ_r λ_r u_r ∘ v_r ∘ w_r … by ALS over `n_ranks` ranks.
+    """Decompose a sparse tensor X ≈ Σ_r λ_r u_r ∘ v_r ∘ w_r … over `n_ranks` ranks.
 
-    Nonzeros are dealt to ranks by a partitioner; factor rows that several ranks touch have an
-    owner. An entry that is not stored is 0, or unknown (`missing`). Any number of modes from 2 on.
+    By least squares (ALS), or as counts (`loss`). Nonzeros are dealt to ranks by a partitioner;
+    factor rows that several ranks touch have an owner. An entry that is not stored is 0, or unknown
+    (`missing`). Any number of modes from 2 on.
 
     Parameters
     ----------
@@ -91,6 +94,12 @@ class CPDecomposition(CPModel):
         What an entry is that is not stored: 0; or unknown, so that the stored entries alone are
         fitted, zeros among them. Then each factor row has a system of its own, whose half travels
         to the owner of the row: R(R + 3)/2 numbers in place of R.
+    loss : {"squared_error", "poisson"}, default="squared_error"
+        What is minimised: ‖X − X̂‖², or Σ x̂ − x log x̂, which suits counts: values of 0 or above,
+        most of them small. Under "poisson" all factors are 0 or above, and absent entries are
+        counts of 0; an iteration is a multiplicative update of each mode (CP-APR), which never
+        raises the loss, but takes longer than one of ALS and gains less: give it some hundred
+        (`max_iter`).
     nonnegative : bool, list of modes, or list of bool, default=False
         Keep every factor at 0 or above (HALS), or those of some modes.
     ridge : float, list of float, or dict of mode to float, default=0.0
@@ -132,9 +141,10 @@ class CPDecomposition(CPModel):
     weights_ : xarray.DataArray of float64, shape (R,)
         λ, in the order of the start (pyttb sorts components by them).
     factors_ : list of xarray.DataArray, one a mode, shape (I_m, R)
-        Columns of length 1; also by the name of the mode.
+        Columns of length 1, of counts of sum 1; also by the name of the mode.
     fit_ : float
-        1 − ‖X − X̂‖/‖X‖; over the stored entries where others are unknown.
+        1 − ‖X − X̂‖/‖X‖; over the stored entries where others are unknown. Of counts the share of
+        the Poisson deviance that is explained, 0 for one number in all cells.
     history_ : pandas.DataFrame
         One row an iteration: fit, fit_change, validation_rmse (where entries are held out),
         seconds, seconds_computing, seconds_communicating (means over ranks), volume (rows sent),
@@ -165,6 +175,7 @@ class CPDecomposition(CPModel):
         "partitioner": [str, dict, Partition, "array-like"],
         "owners": [StrOptions(set(OWNERS))],
         "missing": [StrOptions({"zero", "unknown"})],
+        "loss": [StrOptions(set(LOSSES))],
         "nonnegative": ["boolean", list, tuple, str],
         "ridge": [AT_LEAST_0, dict, list, tuple],
         "init": [StrOptions(set(INITS)), list, tuple],
@@ -176,11 +187,11 @@ class CPDecomposition(CPModel):
     }
     _decide_plan: ClassVar[tuple[str, ...]] = (
         *("n_components", "method", "partitioner", "owners", "dtype", "memory", "alpha_beta"),
-        *("missing", "validation_fraction"),
+        *("missing", "loss", "validation_fraction"),
     )
     _decide_bits: ClassVar[tuple[str, ...]] = (
         *("n_components", "method", "partitioner", "owners", "memory"),
-        *("missing", "nonnegative", "ridge", "init", "validation_fraction"),
+        *("missing", "loss", "nonnegative", "ridge", "init", "validation_fraction"),
     )
     _measures: ClassVar[tuple[Measure, ...]] = (
         Measure("fit", "fit", digits=".6f", step="iteration"),  # late ones differ in the fifth
@@ -212,6 +223,7 @@ class CPDecomposition(CPModel):
         partitioner: Any = "auto",
         owners: str = "packed",
         missing: Missing = "zero",
+        loss: str = SQUARED_ERROR,
         nonnegative: Any = False,
         ridge: Any = 0.0,
         init: Any = "random",
@@ -282,9 +294,9 @@ class CPDecomposition(CPModel):
             As for `fit`.
         mode : int or str, optional
             The mode that grows, by place or by name. The rows of the new slices are solved for, and
-            unless absent entries are unknown the other factors move with them, as if the old
-            nonzeros were there (online CP), with `missing`, `nonnegative` and `ridge` of the fit.
-            In this process. `fit_` is NaN then, as it would
+            unless absent entries are unknown, or values counts, the other factors move with them,
+            as if the old nonzeros were there (online CP), with `missing`, `loss`, `nonnegative` and
+            `ridge` of the fit. In this process. `fit_` is NaN then, as it would
             need them (`score` gives it), and `history_` begins anew.
         validation, client
             As for `fit`; `validation` is refused with `mode`, as no iteration is done then. Nothing
@@ -320,8 +332,9 @@ class CPDecomposition(CPModel):
         fitted = self._as_fitted()
         aligned = Aligned(state, entries_of(X, y, fitted.missing))
         rows = self._new_rows(aligned, place)
-        grown = with_new_rows(state, aligned, place, rows)
-        if fitted.missing == "zero":
+        counts = fitted.loss == POISSON
+        grown = with_new_rows(state, aligned, place, rows, norm=1 if counts else 2)
+        if fitted.missing == "zero" and not counts:
             signs = nonnegative_modes(fitted.nonnegative, state.dims)
             ridge = ridge_modes(fitted.ridge, state.dims)
             moved, rows = others_updated(state, aligned, place, rows, signs, ridge)
@@ -339,6 +352,8 @@ class CPDecomposition(CPModel):
                 "validation_fraction holds out entries, and missing='zero' takes what is held out "
                 "for 0: give missing='unknown'"
             )
+        if self.loss == POISSON:
+            self._check_counts()
         pair = self.alpha_beta
         if pair is not None and len(pair) != 2:
             raise InputError(
@@ -353,6 +368,25 @@ class CPDecomposition(CPModel):
                 "nor with warm_start"
             )
 
+    def _check_counts(self) -> None:
+        if self.missing == "unknown":
+            raise InputError(
+                "loss='poisson' takes absent entries for counts of 0: give missing='zero', or "
+                "loss='squared_error'"
+            )
+        ridge = self.ridge.values() if isinstance(self.ridge, dict) else np.ravel(self.ridge)
+        if any(ridge):
+            raise InputError(
+                f"ridge={self.ridge!r} is of least squares, and loss='poisson' has no such "
+                "equations: give ridge=0"
+            )
+
+    def _signs(self, dims: tuple[str, ...]) -> tuple[bool, ...]:
+        """Whether the factor of each mode is kept at 0 or above."""
+        if self.loss == POISSON:
+            return (True,) * len(dims)
+        return nonnegative_modes(self.nonnegative, dims)
+
     def _default_ranks(self, client: Any) -> int:
         n_ranks = super()._default_ranks(client)
         return 1 << (n_ranks.bit_length() - 1)  # corners of a hypercube
@@ -366,8 +400,11 @@ class CPDecomposition(CPModel):
             )
         share = share_held_out(self, data)
         problem = problem_of(X, y, self.missing)
+        if self.loss == POISSON and problem.tensor is not None:
+            check_counts(problem.tensor.values)
         init = by_name(self.init, problem.dims, problem.labels)
-        check_signs(init, nonnegative_modes(self.nonnegative, problem.dims))
+        nonnegative_modes(self.nonnegative, problem.dims)
+        check_signs(init, self._signs(problem.dims))
         ridge_modes(self.ridge, problem.dims)
         return problem.with_validation(validation, share, random_state)
 
@@ -395,6 +432,7 @@ class CPDecomposition(CPModel):
             alpha_beta=None if pair is None else (pair[0], pair[1]),
             memory=self.memory,
             missing=self.missing,
+            loss=self.loss,
             steps=int(self.max_iter) * int(self.n_init),
             transport=transport,
             kept_cut=kept_cut(kept, n_ranks),
@@ -417,14 +455,23 @@ class CPDecomposition(CPModel):
             self.n_components,
             random_state=plan.random_state,
             start=start,
-            nonnegative=nonnegative_modes(self.nonnegative, problem.dims),
+            nonnegative=self._signs(problem.dims),
         )
         typed: list[Any] = [factor.astype(self._dtype(problem)) for factor in factors]
-        return CPState(np.ones(self.n_components), typed, tuple(problem.dims), dict(problem.labels))
+        weights, labels = np.ones(self.n_components), dict(problem.labels)
+        state = CPState(weights, typed, tuple(problem.dims), labels)
+        return with_sums_of_1(state) if self.loss == POISSON else state
 
     def _going_on(self, state: CPState, problem: TensorProblem) -> CPState:
         check_components(state, self.n_components)
         problem.check_same(state.dims, state.shape, state.labels)
+        if self.loss == POISSON and state.settings.get("loss") != POISSON:
+            if any((factor < 0).any() for factor in state.factors):
+                raise InputError(
+                    "the factors to go on from hold negative values, and loss='poisson' takes "
+                    "none: fit anew, or go on from a nonnegative fit"
+                )
+            state = with_sums_of_1(state)
         dtype = self._dtype(problem)
         return replace(state, factors=[factor.astype(dtype) for factor in state.factors])
 
@@ -442,10 +489,7 @@ class CPDecomposition(CPModel):
             plan,
             problem.pieces(plan),
             state.shape,
-            update=Update(
-                nonnegative_modes(self.nonnegative, problem.dims),
-                ridge_modes(self.ridge, problem.dims),
-            ),
+            update=Update(self._signs(problem.dims), ridge_modes(self.ridge, problem.dims)),
             dtype=self._dtype(problem),
             tolerance=float(self.tol),
             watch=self._watch(),

@@ -11,7 +11,8 @@ on the diagonal of Q⁰_n; where modes have different ones P⁰_n is an estimate
 stay as they are. Cost: one MTTKRP a mode over the new nonzeros, in this process.
 
 Where absent entries are unknown each row has equations of its own, which do not follow from the
-factors: then the rows of the new slices are found, and the other factors stay.
+factors, nor do the ratios of counts: then the rows of the new slices are found, and the other
+factors stay.
 
 Source: Zhou, Vinh, Bailey, Jia, Davidson, "Accelerating online CP decompositions for higher order
 tensors", KDD 2016, §4.
@@ -35,7 +36,9 @@ from .state import CPState
 from .steps import gram_of, normalise_columns, solve_rows
 
 
-def with_new_rows(state: CPState, aligned: Aligned, place: int, rows: NDArray) -> CPState:
+def with_new_rows(
+    state: CPState, aligned: Aligned, place: int, rows: NDArray, *, norm: int = 2
+) -> CPState:
     """A state with more rows in one mode.
 
     Parameters
@@ -47,6 +50,8 @@ def with_new_rows(state: CPState, aligned: Aligned, place: int, rows: NDArray) -
         The mode that grows.
     rows : float64 ndarray of shape (n_new, R)
         With the weights in them.
+    norm : int
+        Columns of the factor have length 1, or with 1 sum to 1.
 
     Raises
     ------
@@ -63,7 +68,7 @@ def with_new_rows(state: CPState, aligned: Aligned, place: int, rows: NDArray) -
     elif aligned.labels(place) is not None:
         raise InputError(f"the new slices have {dim} labels, those of the fit have none")
     grown = replace(state, factors=factors, labels=labels, fit=float("nan"), history=[])
-    norms = np.linalg.norm(factors[place].astype(np.float64), axis=0)
+    norms = np.linalg.norm(factors[place].astype(np.float64), ord=norm, axis=0)
     normalise_columns(factors[place], norms)
     grown.weights = state.weights * norms
     return grown

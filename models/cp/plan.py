@@ -45,6 +45,7 @@ from .layout.layout import MEMORY
 from .report import CPPlanReport, counted_plan
 
 METHODS = ("auto", "p2p", "emb-naive", "emb")
+SQUARED_ERROR, POISSON = LOSSES = ("squared_error", "poisson")
 LABELS = ("reduce", "expand")
 _SUM_BYTES = 8  # norms and Grams travel as float64
 
@@ -67,6 +68,7 @@ class PlanSettings:
     alpha_beta: tuple[float, float] | None = None
     memory: str = "fast"
     missing: str = "zero"
+    loss: str = SQUARED_ERROR
     steps: int = 1
     transport: str = "local"
     kept_cut: str | None = None
@@ -83,13 +85,19 @@ class PlanSettings:
 
     @property
     def reduce_bytes(self) -> int:
-        """Bytes of what a reduce sends of a row: its MTTKRP, or its normal equations."""
+        """Bytes of what a reduce sends of a row: its MTTKRP or ratios, or its normal equations."""
         return self.row_bytes if self.missing == "zero" else equations_bytes(self.n_components)
 
     @property
     def sum_bytes(self) -> int:
-        """Bytes of the allreduce of norms: R of them, ⟨X, X̂⟩ and ‖X̂‖²."""
-        return (self.n_components + 2) * _SUM_BYTES
+        """Bytes of the allreduce of norms: R of them, ⟨X, X̂⟩ and ‖X̂‖²; of counts R sums."""
+        more = 2 if self.loss == SQUARED_ERROR else 0
+        return (self.n_components + more) * _SUM_BYTES
+
+    @property
+    def has_grams(self) -> bool:
+        """Whether an iteration adds up Grams."""
+        return self.missing == "zero" and self.loss == SQUARED_ERROR
 
     @property
     def gram_bytes(self) -> int:
@@ -179,10 +187,8 @@ class CPPlan(FitPlan):
     def _nbytes(self) -> int:
         """Bytes of all messages of an iteration."""
         of_rows = sum(plan.total_rows * row_bytes for plan, row_bytes in self._row_bytes())
-        if self.method != "p2p":
-            return of_rows  # payload fills whole rows
         dense = hypercube_allreduce_plan(self.n_ranks).total_messages
-        return of_rows + self.n_modes * dense * sum(self._allreduce_sizes)
+        return of_rows + dense * sum(self._allreduce_sizes)
 
     def _row_bytes(self) -> Iterator[tuple[Plan, int]]:
         """Each plan of an iteration, and bytes of a row that goes by it."""
@@ -194,16 +200,15 @@ class CPPlan(FitPlan):
     def _allreduce_messages(self) -> NDArray[np.int64]:
         """Messages of a rank in an iteration beside those of reduces and expands."""
         dense = hypercube_allreduce_plan(self.n_ranks).statistics().per_rank("messages_sent")
-        if self.method != "p2p":
-            return 0 * dense
-        return self.n_modes * len(self._allreduce_sizes) * dense
+        return len(self._allreduce_sizes) * dense
 
     @property
-    def _allreduce_sizes(self) -> tuple[int, ...]:
-        """Bytes of the allreduces of a mode, where they are not the payload of rows."""
+    def _allreduce_sizes(self) -> list[int]:
+        """Bytes of the allreduces of an iteration that are not the payload of rows."""
         choice = self.choice
-        norms = (choice.sum_bytes,)
-        return norms if choice.missing == "unknown" else (*norms, choice.gram_bytes)
+        of_mode = [choice.sum_bytes, *([choice.gram_bytes] if choice.has_grams else [])]
+        sizes = self.n_modes * of_mode if self.method == "p2p" else []  # else payload of rows
+        return [*sizes, *([_SUM_BYTES] if choice.loss == POISSON else [])]
 
     @property
     def nonzeros(self) -> NDArray[np.int64]:
@@ -234,7 +239,10 @@ class CPPlan(FitPlan):
                     held["best iteration"] = choice.row_bytes * self.owned + 8 * choice.n_components
             return held
         most = MEMORY[choice.memory] * (4 * self.n_modes + choice.itemsize)
-        return {"nonzeros": most * self.nonzeros, "factors": factors}
+        held = {"nonzeros": most * self.nonzeros, "factors": factors}
+        if choice.loss == POISSON:
+            held["ratios"] = choice.itemsize * self.nonzeros
+        return held
 
     def report(self) -> CPPlanReport:
         """What an iteration costs."""
@@ -278,10 +286,8 @@ class CPPlan(FitPlan):
         total = sum(
             plan.predicted_seconds(alpha, beta, row_bytes) for plan, row_bytes in self._row_bytes()
         )
-        if self.method != "p2p":
-            return total  # norms and Grams are payload of these plans
         dense = hypercube_allreduce_plan(self.n_ranks)
-        return total + self.n_modes * sum(
+        return total + sum(
             dense.predicted_seconds(alpha, beta, size) for size in self._allreduce_sizes
         )
 
@@ -359,8 +365,8 @@ def plan_method(
     else:
         aware = method == "emb"
         norms = rows_for_payload(settings.sum_bytes, settings.row_bytes)
-        with_gram = settings.missing == "zero"
-        gram = rows_for_payload(settings.gram_bytes, settings.row_bytes) if with_gram else 0
+        gram = rows_for_payload(settings.gram_bytes, settings.row_bytes)
+        gram = gram if settings.has_grams else 0
         expands = [embed(plan, aware=aware, payload_rows=norms) for plan in direct]
         reduces = [embed(plan, aware=aware, payload_rows=gram).reversed() for plan in direct]
     return CPPlan(

@@ -184,7 +184,8 @@ def to_local(index: NDArray[np.int32], held: NDArray[np.int32], extent: int) -> 
         chunk[:] = places[chunk] if by_table else order[np.searchsorted(rising, chunk)]
 
 
-def squared_norm(tensor: RankTensor) -> float:
-    """Sum of the squares of a rank's nonzeros."""
+def squared_norm(tensor: RankTensor) -> NDArray[np.float64]:
+    """Sum of the squares of a rank's nonzeros, shape (1,)."""
     values = tensor.layout.values
-    return float(np.einsum("n,n->", values, values, dtype=np.float64))  # no copy, and no BLAS
+    # no copy, and no BLAS
+    return np.array([np.einsum("n,n->", values, values, dtype=np.float64)])

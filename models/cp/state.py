@@ -24,13 +24,14 @@ class CPState(State):
     weights : float64 ndarray of shape (R,)
         λ.
     factors : list of ndarray of shape (I_m, R), float32 or float64
-        One a mode, columns of length 1.
+        One a mode, columns of length 1, of counts of sum 1.
     dims : tuple of str
         Names of the modes.
     labels : dict of str to ndarray
         Of the modes whose indices have names.
     fit : float
-        1 − ‖X − X̂‖/‖X‖, NaN before the first iteration.
+        1 − ‖X − X̂‖/‖X‖, of counts the share of deviance that is explained; NaN before the first
+        iteration.
     """
 
     weights: NDArray[np.float64] = replicated()

@@ -8,6 +8,7 @@ What an iteration is stands in `als`; here is what the base asks of every model.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,27 +29,21 @@ from daskpart.models.base.early_stopping import Seen, Watch, seen_before
 from daskpart.models.base.state import Part
 from daskpart.models.base.text import Step, Text, run_steps
 
-from .als import (
-    INNER,
-    SQUARED,
-    EmbeddedModes,
-    Factors,
-    Modes,
-    PointToPointModes,
-    Update,
-)
+from .als import EmbeddedModes, Factors, Modes, PointToPointModes, Update
 from .completion import StoredEntriesModes, warm_up_equations
+from .counts import CountModes, check_sums, own_sums
 from .held_out import prepared as prepared_entries
 from .held_out import validated
 from .kernels.normal_equations import equations_bytes
 from .layout.by_row import EntriesByRow
-from .plan import CPPlan
+from .plan import POISSON, CPPlan
 from .ranks import RankTensor, arrange, rows_of_ranks, squared_norm
 from .state import CPState
 from .steps import warm_up
 
 # what iterations read: tensors, messages, and what is held out with the messages for that
-Fixed = tuple[PerRank, Modes | StoredEntriesModes, tuple[PerRank, list[PreparedPlan]] | None]
+Iteration = Modes | StoredEntriesModes | CountModes
+Fixed = tuple[PerRank, Iteration, tuple[PerRank, list[PreparedPlan]] | None]
 # what they change: factors, their fit; of the best iteration (if somebody watches) rows and fit
 Changing = tuple[Factors, float, PerRank | None, float, Seen]
 
@@ -89,7 +84,8 @@ class CPText(Text):
         self._watch, self.watches = watch, watch is not None
         self._update, self._dtype, self._tolerance = update, dtype, tolerance
         rows = comm.values(rows_of_ranks(plan.numberings, shape))
-        self._tensors, ids, self._squared_norm = comm.run(
+        counts = plan.choice.loss == POISSON
+        self._tensors, ids, self._of_tensor = comm.run(
             lay_out,
             comm.values(pieces),
             rows,
@@ -97,22 +93,17 @@ class CPText(Text):
             dtype=dtype,
             memory=plan.choice.memory,
             missing=plan.choice.missing,
+            sums=own_sums if counts else squared_norm,
         )
-        if not np.isfinite(self._squared_norm):
-            raise InputError(
-                "the values are too large: the sum of their squares overflows. Divide the tensor "
-                "by its largest value."
-            )
-        if not self._squared_norm:
-            raise InputError(
-                "the values are too small: the sum of their squares is 0 in floating point. Divide "
-                "the tensor by its largest value."
-            )
+        if counts:
+            check_sums(self._of_tensor, shape)
+        else:
+            check_norm(*self._of_tensor)
         held_out, self._n_held_out = None, 0
         if plan.held_out is not None:
             held_out = prepared_entries(comm, plan)
             self._n_held_out = sum(own.entries.values.size for own in plan.held_out.of_ranks)
-        self._fixed: Fixed = (self._tensors, prepared(comm, plan, ids), held_out)
+        self._fixed: Fixed = (self._tensors, prepared(comm, plan, ids, shape), held_out)
 
     def begin_from(self, state: CPState) -> None:  # type: ignore[override]
         """Hand out the factors of a state, and add up their Grams."""
@@ -153,7 +144,7 @@ class CPText(Text):
             first=first,
             last=last,
             update=self._update,
-            squared_norm=self._squared_norm,
+            of_tensor=self._of_tensor,
             tolerance=self._tolerance,
             n_held_out=self._n_held_out,
             watch=self._watch,
@@ -186,7 +177,23 @@ class CPText(Text):
         return "factors became NaN or infinite. Add a ridge, or scale the tensor."
 
 
-def prepared(comm: Communicator, plan: CPPlan, ids: list[PerRank]) -> Modes | StoredEntriesModes:
+def check_norm(squared: float) -> None:
+    """Refuse values whose squares are out of range (InputError)."""
+    if not np.isfinite(squared):
+        raise InputError(
+            "the values are too large: the sum of their squares overflows. Divide the tensor by "
+            "its largest value."
+        )
+    if not squared:
+        raise InputError(
+            "the values are too small: the sum of their squares is 0 in floating point. Divide the "
+            "tensor by its largest value."
+        )
+
+
+def prepared(
+    comm: Communicator, plan: CPPlan, ids: list[PerRank], shape: tuple[int, ...]
+) -> Iteration:
     """An iteration and the messages of each mode, ready to run."""
     made = EmbeddedModes if isinstance(plan.expands[0], EmbeddedPlan) else PointToPointModes
     reduces, expands = (
@@ -194,6 +201,8 @@ def prepared(comm: Communicator, plan: CPPlan, ids: list[PerRank]) -> Modes | St
         for plans in (plan.reduces, plan.expands)
     )
     modes = made(reduces, expands)
+    if plan.choice.loss == POISSON:
+        return CountModes(modes, shape)
     return StoredEntriesModes(modes) if plan.choice.missing == "unknown" else modes
 
 
@@ -209,13 +218,14 @@ def lay_out(
     dtype: str,
     memory: str,
     missing: str,
-) -> tuple[PerRank, list[PerRank], float]:
-    """Nonzeros laid out, the rows of each mode on every rank, and ‖X‖²."""
+    sums: Callable[[RankTensor], NDArray[np.float64]],
+) -> tuple[PerRank, list[PerRank], list[float]]:
+    """Nonzeros laid out, the rows of each mode on every rank, and the sums of all their values."""
     tensors = comm.map(arrange, pieces, rows, dtype=dtype, memory=memory, missing=missing)
     ids = [comm.map(rows_of_mode, tensors, mode=mode) for mode in range(n_modes)]
-    total = allreduce(comm, comm.map(squared_norm, tensors))
+    total = allreduce(comm, comm.map(sums, tensors))
     tensors, *ids, total = comm.settle(tensors, *ids, total)
-    return tensors, ids, float(total.result())
+    return tensors, ids, total.result().tolist()
 
 
 def begin(
@@ -237,12 +247,14 @@ def begin(
         comm.map(weights_of_part, parts),
     )
     factors = modes.first_grams(comm, tensors, factors)
-    warm = comm.map(warm_up_rank, tensors, *factors.rows, nonnegative=nonnegative)
+    counts = isinstance(modes, CountModes)
+    warm = comm.map(warm_up_rank, tensors, *factors.rows, nonnegative=nonnegative, counts=counts)
     if watched and best is None:
         best = comm.map(owned_part, tensors, factors.weights, *factors.rows)
     beside = [] if held_out is None else [held_out[0]]
     beside += [] if best is None else [best]
-    held = comm.fold(comm.map(bytes_held, tensors, *factors.rows, *beside, n_modes=n_modes), list)
+    n_bytes = comm.map(bytes_held, tensors, *factors.rows, *beside, n_modes=n_modes, counts=counts)
+    held = comm.fold(n_bytes, list)
     comm.settle(*factors.handles(), *beside, warm, held)
     barrier(comm)  # so that the first iteration does not count who was longer at its set-up
     return factors, best, held.result()
@@ -255,7 +267,7 @@ def iteration(
     *,
     number: int,
     update: Update,
-    squared_norm: float,
+    of_tensor: Sequence[float],
     tolerance: float,
     n_held_out: int,
     watch: Watch | None,
@@ -266,7 +278,7 @@ def iteration(
     agreed = comm.assume_replicated(per_rank)
     comm.settle(*factors.handles(), agreed)
     sums = agreed.result()
-    fit = fit_of(sums, squared_norm)
+    fit = modes.fit(sums, of_tensor)
     measured = {"fit": fit, "fit_change": fit - before}
     finite = bool(np.isfinite(sums).all())
     if held_out is not None and finite:
@@ -282,12 +294,6 @@ def iteration(
         enough=abs(fit - before) < tolerance or (watch is not None and watch.ran_out(seen)),
     )
     return (factors, fit, best, best_fit, seen), step
-
-
-def fit_of(sums: NDArray[np.float64], squared_norm: float) -> float:
-    """1 − ‖X − X̂‖/‖X‖, from ⟨X, X̂⟩ and ‖X̂‖²."""
-    residual = squared_norm - 2 * sums[INNER] + sums[SQUARED]
-    return 1.0 - float(np.sqrt(max(residual, 0.0) / squared_norm))
 
 
 # -- steps on one rank ---
@@ -319,10 +325,11 @@ def owned_part(tensor: RankTensor, weights: NDArray[np.float64], *rows: NDArray[
     return {"factors": owned, "weights": weights.copy()}
 
 
-def bytes_held(tensor: RankTensor, *held: Any, n_modes: int) -> int:
+def bytes_held(tensor: RankTensor, *held: Any, n_modes: int, counts: bool) -> int:
     """Bytes of a rank's nonzeros and factor rows, and what it holds for validation.
 
-    Where rows have equations of their own, those of the mode with most rows, too: they come and go.
+    Where rows have equations of their own, those of the mode with most rows, too, and where values
+    are counts a ratio each: they come and go.
     """
     parts = [each for each in held if isinstance(each, dict)]
     arrays = [array for part in parts for array in (*part["factors"], part["weights"])]
@@ -331,10 +338,14 @@ def bytes_held(tensor: RankTensor, *held: Any, n_modes: int) -> int:
     if isinstance(tensor.layout, EntriesByRow):
         rows = held[:n_modes]
         n_bytes += max(map(len, rows)) * equations_bytes(rows[0].shape[1])
+    elif counts:
+        n_bytes += tensor.layout.values.nbytes
     return n_bytes
 
 
-def warm_up_rank(tensor: RankTensor, *rows: NDArray[Any], nonnegative: bool) -> None:
+def warm_up_rank(
+    tensor: RankTensor, *rows: NDArray[Any], nonnegative: bool, counts: bool = False
+) -> None:
     """Compile on this worker what an iteration runs, so that iterations measure training.
 
     What the MTTKRP compiles depends on the layout, so it runs as it will.
@@ -343,6 +354,9 @@ def warm_up_rank(tensor: RankTensor, *rows: NDArray[Any], nonnegative: bool) -> 
         warm_up_equations(tensor.layout, rows, nonnegative)
         return
     for mode in range(len(rows)):
-        tensor.layout.mttkrp(mode, rows)
+        if counts:
+            tensor.layout.ratios(mode, rows, np.ones(rows[0].shape[1]))
+        else:
+            tensor.layout.mttkrp(mode, rows)
     warm_up(tensor.layout.dtype, nonnegative)
     warm_up_addition(tensor.layout.dtype)

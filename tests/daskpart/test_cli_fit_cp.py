@@ -199,6 +199,25 @@ def test_what_is_planned_and_measured_can_be_compared(
     assert f"{sent:,.0f} rows" in words and bytes_words(plan["total_bytes"]) in words
 
 
+def test_counts(tmp_path, capsys, run_cli):
+    """The fit is told in the words of its loss; values below 0 are refused."""
+    path, random = tmp_path / "counts.tns", np.random.default_rng(0)
+    cells = np.argwhere(random.random((9, 8, 7)) < 0.4) + 1
+    path.write_text("".join(f"{i} {j} {k} {random.integers(1, 9)}\n" for i, j, k in cells))
+    out, counts = tmp_path / "out", ("--loss", "poisson", "--no-plots")
+    assert run_cli("fit", "cp", path, *SMALL, *counts, "--out", out) == 0
+    assert "the share of the Poisson deviance that is explained" in capsys.readouterr().out
+    page = (out / "report.html").read_text()
+    assert "how many counts a component stands for" in page and "‖X − X̂‖" not in page
+    model = daskpart.CPDecomposition.load(out / "model")
+    tensor = load_tensor(str(path), "tns", None, ())
+    assert metrics_of(out)["fit"] == pytest.approx(model.score(tensor), abs=1e-9)
+    assert sum(metrics_of(out)["weights"]) == pytest.approx(tensor.values.sum())
+    path.write_text("1 1 1 3\n2 2 2 -1\n")
+    assert run_cli("fit", "cp", path, *SMALL, *counts, "--out", out) == 2
+    assert "is of counts, and -1 is below 0" in capsys.readouterr().err
+
+
 def test_letters_that_no_font_has_are_one_note(tensor_file, tmp_path, capsys, run_cli):
     mpl = pytest.importorskip("matplotlib")
     words = tmp_path / "words.txt"

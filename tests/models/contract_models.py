@@ -162,6 +162,10 @@ class DenseTensor(Dense, daskpart.CPDecomposition):
     """A tensor of two modes from a dense array."""
 
 
+class DenseCounts(PositiveDense, daskpart.CPDecomposition):
+    """Counts of two modes from a dense array."""
+
+
 _DTYPE = "the parameter dtype says what weights and embeddings are"
 _WORDS = "another number of columns is refused, in words of ratings and modes, not of features"
 
@@ -299,6 +303,13 @@ MODELS = {
         partial(DenseTensor, 1, ridge=1e-6, missing="unknown", **SMALL | {"n_ranks": 1}),
         {"check_n_features_in_after_fitting": _WORDS},
         watched={"validation_fraction": 0.3},
+    ),
+    "CPDecomposition of counts": Case(
+        partial(daskpart.CPDecomposition, 3, tol=0, partitioner="random", loss="poisson", **SMALL),
+        tensor,
+        tensor_answers,
+        partial(DenseCounts, 1, loss="poisson", **SMALL | {"n_ranks": 1}),
+        {"check_n_features_in_after_fitting": _WORDS},
     ),
     "LogisticRegression": Case(
         partial(daskpart.LogisticRegression, tol=0, **SMALL),

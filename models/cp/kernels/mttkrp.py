@@ -44,7 +44,7 @@ MOST_SUMMED = 4096
 
 
 @kernel(inline="always")
-def _product_of_rows(zero, coordinates, others, addresses, row_bytes, count, n):
+def product_of_rows(zero, coordinates, others, addresses, row_bytes, count, n):
     """Π U_k[i_k] over the modes in `others`, at least one, for nonzero or fibre n."""
     first = addresses[0] + np.int64(coordinates[others[0], n]) * row_bytes
     lanes = load(zero, first, count)
@@ -99,7 +99,7 @@ def add_nonzeros(
             total, n_summed = zero, 0
             current = i
         n_summed += 1
-        rows = _product_of_rows(zero, coordinates, others, addresses, row_bytes, count, n)
+        rows = product_of_rows(zero, coordinates, others, addresses, row_bytes, count, n)
         total = add_scaled(total, values[n], rows)
     add_row(zero, out + np.int64(current) * row_bytes, total, count)
 
@@ -125,7 +125,7 @@ def add_fibres(
             fibre = add_scaled(fibre, values[n], row)
         if products != 0:
             store(products + np.int64(f) * row_bytes, fibre, count)
-        rows = _product_of_rows(zero, coordinates, others, addresses, row_bytes, count, f)
+        rows = product_of_rows(zero, coordinates, others, addresses, row_bytes, count, f)
         i = coordinates[target, f]
         if i != current or n_summed == MOST_SUMMED:
             add_row(zero, out + np.int64(current) * row_bytes, total, count)
@@ -161,7 +161,7 @@ def add_products(template, count, products, coordinates, others, addresses, targ
     current = coordinates[target, np.uint64(0)]
     for f in range(np.uint64(coordinates.shape[1])):
         fibre = load(zero, products + np.int64(f) * row_bytes, count)
-        rows = _product_of_rows(zero, coordinates, others, addresses, row_bytes, count, f)
+        rows = product_of_rows(zero, coordinates, others, addresses, row_bytes, count, f)
         i = coordinates[target, f]
         if i != current or n_summed == MOST_SUMMED:
             add_row(zero, out + np.int64(current) * row_bytes, total, count)
@@ -179,7 +179,7 @@ def add_to_leaves(
     """For the leaf's own mode: `others` are all modes that `coordinates` holds."""
     zero = zeros(template)
     for f in range(np.uint64(begin.size - 1)):
-        rows = _product_of_rows(zero, coordinates, others, addresses, row_bytes, count, f)
+        rows = product_of_rows(zero, coordinates, others, addresses, row_bytes, count, f)
         for n in range(np.uint64(begin[f]), np.uint64(begin[f + np.uint64(1)])):
             address = out + np.int64(leaves[n]) * row_bytes
             store(address, add_scaled(load(zero, address, count), values[n], rows), count)

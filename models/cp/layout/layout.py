@@ -21,7 +21,7 @@ columns, as fibres there are the rows themselves.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,6 +210,49 @@ class TensorLayout:
         elif self.nnz:
             structure.add(mode, factors, out)
         return out
+
+    def ratios(
+        self, mode: int, factors: Sequence[NDArray], weights: NDArray[np.float64]
+    ) -> NDArray:
+        """MTTKRP along `mode` of the nonzeros over their values in a decomposition, x/x̂.
+
+        Parameters
+        ----------
+        mode, factors
+            As of `mttkrp`; the factor of `mode` itself is read, too.
+        weights : float64 ndarray of shape (R,)
+            λ.
+
+        Returns
+        -------
+        ndarray of shape (shape[mode], R)
+        """
+        structure = self.structures[self.serving[mode]]
+        quotients = self._reconstructed(structure, factors, weights)
+        np.divide(structure.values, quotients, out=quotients)
+        out = aligned_rows(self.shape[mode], len(weights), self.dtype)
+        out[:] = 0
+        if self.nnz:
+            replace(structure, values=quotients).add(mode, factors, out)
+        return out
+
+    def log_likelihood(self, factors: Sequence[NDArray], weights: NDArray[np.float64]) -> float:
+        """Σ x log x̂ over the nonzeros; parameters as of `ratios`."""
+        logarithms = self._reconstructed(self.structures[0], factors, weights)
+        np.log(logarithms, out=logarithms)
+        return float(np.einsum("n,n->", self.values, logarithms, dtype=np.float64))
+
+    def _reconstructed(
+        self,
+        structure: Fibres | SortedNonzeros,
+        factors: Sequence[NDArray],
+        weights: NDArray[np.float64],
+    ) -> NDArray:
+        """Values of a decomposition at the nonzeros of a structure, none of them 0."""
+        self._check_factors(0, factors, factors[0], len(weights))
+        found = structure.reconstruct(factors, weights.astype(self.dtype))
+        # squared it is in range, so quotients and their sums are finite
+        return np.maximum(found, np.sqrt(np.finfo(self.dtype).tiny), out=found)
 
     def _add_fibres(
         self, fibres: Fibres, mode: int, factors: Sequence[NDArray], out: NDArray

@@ -32,6 +32,7 @@ from daskpart.models.cp.kernels.mttkrp import (
     add_products,
     add_to_leaves,
 )
+from daskpart.models.cp.kernels.reconstruction import reconstruct_fibres, reconstruct_nonzeros
 
 from .blocks import block_keys, popularity_keys
 from .sorting import Nonzeros, Source, changes, gather, sorted_positions
@@ -141,6 +142,18 @@ class SortedNonzeros:
                 tuple(factors[k].ctypes.data + offset for k in others),
                 mode, out.ctypes.data + offset, out.strides[0], ahead,
             )  # fmt: skip
+
+    def reconstruct(self, factors: Sequence[NDArray], weights: NDArray) -> NDArray:
+        """Values of a decomposition at the nonzeros, in their order; all of one type."""
+        out = np.zeros_like(self.values)
+        modes = tuple(range(len(factors)))
+        for template, count, offset in panels(factors[0]):
+            reconstruct_nonzeros(
+                template, count, weights.ctypes.data + offset, self.coordinates, modes,
+                tuple(factor.ctypes.data + offset for factor in factors), factors[0].strides[0],
+                out,
+            )  # fmt: skip
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,6 +293,19 @@ class Fibres:
                     leaf_rows.ctypes.data + offset, coordinates, others, addresses,
                     target, to, step, kept,
                 )  # fmt: skip
+
+    def reconstruct(self, factors: Sequence[NDArray], weights: NDArray) -> NDArray:
+        """Values of a decomposition at the nonzeros, in their order; all of one type."""
+        out, leaf_rows = np.zeros_like(self.values), self._leaf_rows(factors)
+        rows = tuple(range(len(self.modes)))
+        for template, count, offset in panels(leaf_rows):
+            reconstruct_fibres(
+                template, count, weights.ctypes.data + offset, self.begin, self.leaves,
+                leaf_rows.ctypes.data + offset, self._of_pieces(), rows,
+                tuple(factors[mode].ctypes.data + offset for mode in self.modes),
+                leaf_rows.strides[0], out,
+            )  # fmt: skip
+        return out
 
     def _sum_pieces(self, leaf_rows: NDArray, products: FibreProducts) -> None:
         """Fill `products` with the sums over fibres, piece by piece."""

@@ -1,0 +1,278 @@
+"""CP of counts: the Poisson loss, by multiplicative updates.
+
+    for each mode m
+        Φ ← MTTKRP of x_n / x̂_n            over the own nonzeros, which are passed over twice
+        reduce    Φ of shared rows ─► owners, which add them up
+        A ← A ∗ λ ∗ Φ
+        λ ← column sums of A, by an allreduce; A ← A / λ; expand as in `als`
+    allreduce of Σ x log x̂
+
+    minimise  Σ_{all cells} x̂ − x log x̂       instead of   ‖X − X̂‖²
+
+Columns sum to 1, so a column is how the counts of a component are spread over a mode, and λ says
+how many they are. An absent entry is a count of 0: what it adds is x̂ alone, and all x̂ together are
+Σ λ. So an iteration sees the nonzeros alone, needs no Gram, and what travels is as in ALS. No step
+raises the loss. A mode takes one step: with several before the next mode more passes led to the
+same loss.
+
+An entry of a factor that has come to 0 stays there under multiplication. Where the counts want it
+larger, Φ above 1, it begins again at a hundredth of the mean of its factor.
+
+The fit is the share of the deviance that is explained, 1 − D(X, X̂) / D(X, mean of X), with
+D = 2 Σ x log(x/x̂) − x + x̂: 1 is exact, 0 no better than one and the same number for all cells.
+
+Sources: Chi and Kolda, "On tensors, sparsity, and nonnegative factorizations", SIAM J. Matrix Anal.
+Appl. 33 (2012), Algorithm 3 (CP-APR by multiplicative updates, of one inner iteration); Lee and
+Seung, "Algorithms for non-negative matrix factorization", NIPS 2000.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import xlogy
+
+from daskpart.collectives import Communicator, PerRank, hypercube_allreduce
+from daskpart.errors import InputError
+
+from .als import Factors, Modes, Update
+from .layout.layout import TensorLayout
+from .ranks import RankTensor
+from .state import CPState
+
+_DEAD, _AGAIN = 1e-10, 1e-2  # of the mean entry of a factor: what counts as 0, and where it begins
+_MOST_STEPS, _ENOUGH = 500, 1e-7  # of new rows: updates, and the change that ends them
+
+
+@dataclass(frozen=True)
+class CountModes:
+    """Updates of counts, ready to run; their rows travel as `modes` has them travel.
+
+    Attributes
+    ----------
+    modes : PointToPointModes or EmbeddedModes
+    shape : tuple of int
+        Of the tensor.
+    """
+
+    modes: Modes
+    shape: tuple[int, ...]
+
+    def iterate(
+        self, comm: Communicator, tensors: PerRank, factors: Factors, update: Update
+    ) -> tuple[Factors, PerRank]:
+        """One iteration over all modes.
+
+        Returns
+        -------
+        factors : Factors
+        sums : per-rank float64 ndarray of shape (2,)
+            Σ x̂ over all cells, and Σ x log x̂; equal on all ranks.
+        """
+        factors = factors.copy()
+        for mode, extent in enumerate(self.shape):
+            ratios = comm.map(own_ratios, tensors, factors.weights, *factors.rows, mode=mode)
+            ratios = self.modes.reduce_rows(comm, ratios, mode)
+            factors.rows[mode] = comm.update(
+                multiply_owned, factors.rows[mode], ratios, factors.weights, tensors,
+                mode=mode, extent=extent,
+            )  # fmt: skip
+            sums = comm.map(owned_sums, factors.rows[mode], tensors, mode=mode)
+            self.modes.normalise_and_expand(comm, factors, sums, mode, weights_of=counts_of)
+        logarithms = comm.map(own_log_likelihood, tensors, factors.weights, *factors.rows)
+        logarithms = hypercube_allreduce(comm, logarithms, label="allreduce")
+        return factors, comm.map(sums_of_model, factors.weights, logarithms)
+
+    def first_grams(self, comm: Communicator, tensors: PerRank, factors: Factors) -> Factors:
+        """None are needed."""
+        return factors
+
+    def fit(self, sums: NDArray[np.float64], of_tensor: Sequence[float]) -> float:
+        """The share of the deviance that is explained."""
+        return explained_deviance(sums, of_tensor, self.shape)
+
+
+def with_sums_of_1(state: CPState) -> CPState:
+    """A state whose columns sum to 1; their sums go into the weights."""
+    weights, factors = state.weights, []
+    for factor in state.factors:
+        sums = factor.sum(axis=0, dtype=np.float64)
+        factors.append((factor / np.where(sums > 0, sums, 1.0)).astype(factor.dtype))
+        weights = weights * sums
+    return replace(state, weights=weights, factors=factors)
+
+
+# -- the loss ---
+
+
+def check_counts(values: NDArray[Any]) -> None:
+    """Refuse values below 0 (InputError)."""
+    lowest = values.min(initial=0)
+    if lowest < 0:
+        raise InputError(
+            f"loss='poisson' is of counts, and {lowest:g} is below 0: give values of 0 or above, "
+            "or loss='squared_error'"
+        )
+
+
+def sums_of_counts(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Σ x and Σ x log x of the nonzeros."""
+    check_counts(values)
+    numbers = values.astype(np.float64)
+    return np.array([numbers.sum(), xlogy(numbers, numbers).sum()])
+
+
+def check_sums(of_tensor: Sequence[float], shape: Sequence[int]) -> None:
+    """Refuse a tensor, by its Σ x and Σ x log x, of which nothing can be explained (InputError)."""
+    if not np.isfinite(of_tensor).all():
+        raise InputError(
+            "the values are too large: the sum of x log x overflows. Divide the tensor by its "
+            "largest value."
+        )
+    # of cells that are all alike rounding is left
+    if _null_deviance(of_tensor, shape) <= 1e-12 * of_tensor[0]:
+        raise InputError(
+            "all cells have the same value: loss='poisson' measures what is explained beyond it, "
+            "and nothing is"
+        )
+
+
+Sums = Sequence[float] | NDArray[np.float64]  # Σ x and Σ x log x of a tensor; Σ x̂ and Σ x log x̂
+
+
+def explained_deviance(of_model: Sums, of_tensor: Sums, shape: Sequence[int]) -> float:
+    """1 − D(X, X̂) / D(X, mean of X)."""
+    total, logarithms = of_tensor
+    fitted, fitted_logarithms = of_model
+    deviance = logarithms - fitted_logarithms - (total - fitted)
+    return float(1.0 - deviance / _null_deviance(of_tensor, shape))
+
+
+def _null_deviance(of_tensor: Sums, shape: Sequence[int]) -> float:
+    """Half of the deviance of the mean of all cells."""
+    total, logarithms = of_tensor
+    mean = total / np.prod(np.asarray(shape, np.float64))
+    return float(logarithms - total * np.log(mean))
+
+
+# -- steps on one rank ---
+
+
+def own_sums(tensor: RankTensor) -> NDArray[np.float64]:
+    """Σ x and Σ x log x of a rank's nonzeros."""
+    return sums_of_counts(tensor.layout.values)
+
+
+def own_ratios(
+    tensor: RankTensor, weights: NDArray[np.float64], *rows: NDArray[Any], mode: int
+) -> NDArray[Any]:
+    """Φ of the rank's rows along a mode from its own nonzeros, shape (rows on the rank, R)."""
+    return _layout(tensor).ratios(mode, rows, weights)
+
+
+def multiply_owned(
+    rows: NDArray[Any],
+    ratios: NDArray[Any],
+    weights: NDArray[np.float64],
+    tensor: RankTensor,
+    *,
+    mode: int,
+    extent: int,
+) -> NDArray[Any]:
+    """Multiply the owned rows of a factor, of `extent` rows in all, by λ and Φ, in place."""
+    own = slice(0, tensor.n_owned[mode])
+    rows[own] = multiplied(rows[own] * weights, ratios[own], weights.sum() / extent)
+    return rows
+
+
+def multiplied(rows: NDArray[np.float64], ratios: NDArray[Any], mean: float) -> NDArray[np.float64]:
+    """Rows ∗ Φ; `mean` is that of the sums of all rows of the factor."""
+    mean /= rows.shape[1]
+    dead = (rows <= _DEAD * mean) & (ratios > 1)
+    return np.where(dead, _AGAIN * mean, rows * ratios)
+
+
+def owned_sums(rows: NDArray[Any], tensor: RankTensor, *, mode: int) -> NDArray[np.float64]:
+    """Column sums over the rank's owned rows, shape (R,)."""
+    return rows[: tensor.n_owned[mode]].sum(axis=0, dtype=np.float64)
+
+
+def counts_of(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """λ, the column sums; shape (R,)."""
+    return sums
+
+
+def own_log_likelihood(
+    tensor: RankTensor, weights: NDArray[np.float64], *rows: NDArray[Any]
+) -> float:
+    """Σ x log x̂ over the rank's nonzeros."""
+    return _layout(tensor).log_likelihood(rows, weights)
+
+
+def sums_of_model(weights: NDArray[np.float64], logarithms: float) -> NDArray[np.float64]:
+    """Σ x̂ over all cells, and Σ x log x̂."""
+    return np.array([weights.sum(), logarithms])
+
+
+def _layout(tensor: RankTensor) -> TensorLayout:
+    assert isinstance(tensor.layout, TensorLayout)
+    return tensor.layout
+
+
+# -- a fitted model in use ---
+
+
+def deviance_score(
+    state: CPState, rows: Sequence[NDArray[Any]], values: NDArray[Any], fitted: NDArray[np.float64]
+) -> float:
+    """The share of the deviance of a tensor that a decomposition explains.
+
+    Parameters
+    ----------
+    state : CPState
+    rows : sequence of int arrays, one a mode
+        The rows of its factors that the tensor has.
+    values, fitted : ndarray of shape (nnz,)
+        The nonzeros, and the values of the decomposition there.
+    """
+    shape, of_tensor = [len(own) for own in rows], sums_of_counts(values)
+    check_sums(of_tensor.tolist(), shape)
+    totals = state.weights
+    for factor, own in zip(state.factors, rows, strict=True):
+        totals = totals * factor[own].sum(axis=0, dtype=np.float64)
+    logarithms = xlogy(values, np.maximum(fitted, np.finfo(np.float64).tiny)).sum()
+    return explained_deviance([totals.sum(), logarithms], of_tensor, shape)
+
+
+def new_count_rows(
+    layout: TensorLayout, factors: Sequence[NDArray[np.float64]], mode: int
+) -> NDArray[np.float64]:
+    """Rows of new slices along a mode, with the weights in them, all other factors fixed.
+
+    Each row is a convex problem of its own. Updates end where none changes a row by more than a
+    ten-millionth of its sum, after 500 at the latest.
+
+    Parameters
+    ----------
+    layout : TensorLayout
+        Of the new slices.
+    factors : sequence of float64 ndarray of shape (I_m, R)
+        Of all modes, their columns of sum 1; that of `mode` says by its length how many slices are
+        new.
+    mode : int
+    """
+    check_counts(layout.values)
+    given, rows = list(factors), np.ones_like(factors[mode])
+    ones = np.ones(rows.shape[1])
+    for _ in range(_MOST_STEPS):
+        given[mode] = rows
+        ratios = layout.ratios(mode, given, ones)
+        rows = multiplied(rows, ratios, rows.sum() / max(len(rows), 1))
+        change = np.abs(rows - given[mode]).sum(axis=1)
+        if not (change > _ENOUGH * rows.sum(axis=1)).any():
+            break
+    return rows
