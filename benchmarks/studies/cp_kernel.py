@@ -144,7 +144,7 @@ def pyttb_iteration(name: str, rank: int) -> float | None:
             maxiters=n_iterations, stoptol=0, printitn=0,
         )  # fmt: skip
 
-    return _one_more(fit)
+    return one_more(fit)
 
 
 def tensorly_iteration(name: str, rank: int) -> float | None:
@@ -158,13 +158,13 @@ def tensorly_iteration(name: str, rank: int) -> float | None:
     dense[tuple(tensor.coordinates)] = tensor.values
     generator = np.random.default_rng(0)
     start = [generator.random((extent, rank)) for extent in tensor.shape]
-    return _one_more(
+    return one_more(
         lambda n: parafac(dense, rank, init=(np.ones(rank), list(start)), n_iter_max=n, tol=0)
     )
 
 
-def _one_more(fit: Callable[[int], Any]) -> float:
-    """Ms of an iteration after the first: set-up cancels. Least of two turns."""
+def one_more(fit: Callable[[int], Any]) -> float:
+    """Ms of an iteration of a fit after its first: set-up cancels. Least of two turns."""
 
     def seconds(n_iterations: int) -> float:
         turns = []
