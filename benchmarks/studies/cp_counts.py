@@ -72,7 +72,8 @@ def pyttb_fits(tensor: LabelledTensor, n_components: int) -> tuple[float, float]
     def fit(n_iterations: int) -> Any:
         found, *_ = pyttb.cp_apr(
             given, n_components, algorithm="mu", maxiters=n_iterations, maxinneriters=1,
-            stoptol=1e-12, printitn=0, kappa=0.0, init=pyttb.ktensor(start_of(tensor, n_components)),
+            stoptol=1e-12, printitn=0, kappa=0.0,
+            init=pyttb.ktensor(start_of(tensor, n_components)),
         )  # fmt: skip
         return found
 
@@ -114,8 +115,9 @@ def main(names: tuple[str, ...], sizes: tuple[int, ...], out: Path) -> None:
         f"of {TIMED}, on one rank and on two of one process; beside them an iteration of least "
         "squares (ALS) on one rank, and one of pyttb's `cp_apr` by multiplicative updates with one "
         "inner iteration, from the same start, without the offset that it adds to entries near 0. "
-        f"*Loss*: after {COMPARED} iterations ours over theirs. *Fit*: the share of the Poisson deviance that {MANY} iterations explain, and the "
-        "iterations and seconds (one rank) after which it is 99 % of that.\n\n"
+        f"*Loss*: after {COMPARED} iterations ours over theirs. *Fit*: the share of the Poisson "
+        f"deviance that {MANY} iterations explain, and the iterations and seconds (one rank) after "
+        "which it is 99 % of that.\n\n"
         f"{markdown_table(COLUMNS, rows)}"
     )
     write_numbers(out, "cp_counts", COLUMNS, rows, origin)
