@@ -86,7 +86,7 @@ def line(name: str, n_components: int) -> list[Any]:
     tensor = data.tensor(name)
     ours = milliseconds(fitted(tensor, n_components, TIMED))
     on_two = milliseconds(fitted(tensor, n_components, TIMED, n_ranks=2))
-    squares = milliseconds(fitted(tensor, n_components, TIMED, loss="squared_error"))
+    squares = milliseconds(fitted(tensor, n_components, TIMED, loss="squared"))
     theirs, ratio, apart = pyttb_fits(tensor, n_components), None, None
     if theirs is not None:
         state = fitted(tensor, n_components, COMPARED).state_

@@ -115,7 +115,7 @@ def check_counts(values: NDArray[Any]) -> None:
     if lowest < 0:
         raise InputError(
             f"loss='poisson' is of counts, and {lowest:g} is below 0: give values of 0 or above, "
-            "or loss='squared_error'"
+            "or loss='squared'"
         )
 
 

@@ -94,7 +94,7 @@ class CPDecomposition(CPModel):
         What an entry is that is not stored: 0; or unknown, so that the stored entries alone are
         fitted, zeros among them. Then each factor row has a system of its own, whose half travels
         to the owner of the row: R(R + 3)/2 numbers in place of R.
-    loss : {"squared_error", "poisson"}, default="squared_error"
+    loss : {"squared", "poisson"}, default="squared"
         What is minimised: ‖X − X̂‖², or Σ x̂ − x log x̂, which suits counts: values of 0 or above,
         most of them small. Under "poisson" all factors are 0 or above, and absent entries are
         counts of 0; an iteration is a multiplicative update of each mode (CP-APR), which never
@@ -372,7 +372,7 @@ class CPDecomposition(CPModel):
         if self.missing == "unknown":
             raise InputError(
                 "loss='poisson' takes absent entries for counts of 0: give missing='zero', or "
-                "loss='squared_error'"
+                "loss='squared'"
             )
         ridge = self.ridge.values() if isinstance(self.ridge, dict) else np.ravel(self.ridge)
         if any(ridge):

@@ -45,7 +45,7 @@ from .layout.layout import MEMORY
 from .report import CPPlanReport, counted_plan
 
 METHODS = ("auto", "p2p", "emb-naive", "emb")
-SQUARED_ERROR, POISSON = LOSSES = ("squared_error", "poisson")
+SQUARED_ERROR, POISSON = LOSSES = ("squared", "poisson")
 LABELS = ("reduce", "expand")
 _SUM_BYTES = 8  # norms and Grams travel as float64
 

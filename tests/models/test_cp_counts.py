@@ -238,7 +238,7 @@ def test_a_model_answers_as_it_was_fitted(tmp_path):
     assert loaded.loss == "poisson" and loaded.score(tensor) == expected
     again = daskpart.CPDecomposition.from_dataset(fitted.to_dataset())
     assert again.loss == "poisson" and again.score(tensor) == pytest.approx(expected, rel=1e-12)
-    fitted.set_params(loss="squared_error")  # of the next fit
+    fitted.set_params(loss="squared")  # of the next fit
     assert fitted.score(tensor) == expected
     assert fitted.fit(tensor).score(tensor) != expected
 
@@ -252,9 +252,7 @@ def test_a_fit_goes_on(tmp_path):
         resumed = model(method=method, checkpoint_path=path, resume=True).fit(tensor)
         assert same_bits(whole_fit, resumed)
         with pytest.raises(InputError, match="loss"):
-            model(method=method, loss="squared_error", checkpoint_path=path, resume=True).fit(
-                tensor
-            )
+            model(method=method, loss="squared", checkpoint_path=path, resume=True).fit(tensor)
     warm = model(max_iter=2, warm_start=True).fit(tensor)
     assert warm.set_params(max_iter=3).fit(tensor).fit_ == pytest.approx(model().fit(tensor).fit_)
 
@@ -269,7 +267,7 @@ def test_more_components_are_judged():
 
 def test_what_counts_cannot_be():
     tensor, options = stored(drawn(3)), {"max_iter": 1}
-    with pytest.raises(InputError, match=r"-1 is below 0.*squared_error"):
+    with pytest.raises(InputError, match=r"-1 is below 0.*squared"):
         model(**options).fit(tensor - 2 * (tensor == 1))
     with pytest.raises(InputError, match="absent entries for counts of 0"):
         model(missing="unknown", **options).fit(tensor)
@@ -282,7 +280,7 @@ def test_what_counts_cannot_be():
     signed = [factor - 0.5 for factor in first_factors(tensor.shape)]
     with pytest.raises(InputError, match=r"init\[0\] holds negative values"):
         model(init=signed, **options).fit(tensor)
-    least = model(loss="squared_error", warm_start=True, **options).fit(tensor)
+    least = model(loss="squared", warm_start=True, **options).fit(tensor)
     with pytest.raises(InputError, match="hold negative values"):
         least.set_params(loss="poisson").fit(tensor)
     fitted = model(**options).fit(tensor)
