@@ -205,7 +205,7 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
         """
         self._refuse_unknown("plan", data)
         self._check_parameters()
-        kept = self._checkpoints().latest() if self.resume else None  # as fit without a plan does
+        kept = self._latest() if self.resume else None  # as fit without a plan does
         seed = self._seed(kept)
         problem = self._reader()._problem(X, y, data, seed)
         plan = self._planned(problem, seed, transport, client, kept)
@@ -327,7 +327,7 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
         if plan is not None and not isinstance(plan, FitPlan):
             raise InputError(f"plan is a {type(plan).__name__}: give what plan(X) returned")
         self._check_checkpoints(one_step)
-        kept = self._checkpoints().latest() if self.resume and not one_step else None
+        kept = self._latest() if self.resume and not one_step else None
         seed = self._seed(kept) if plan is None else plan.random_state
         reader = self._reader(goes_on=one_step)
         problem = reader._problem(X, y, data, seed)
@@ -392,9 +392,10 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
                 start = self._in_another_fit(start, settings)
             return replace(start, settings=settings), max(n_steps, kept.epoch)
         if (one_step or self.warm_start) and hasattr(self, "state_"):
-            start = self.state_.at_last().watched_in(settings, self.patience)
+            last = self._of_today(self.state_)
+            start = last.at_last().watched_in(settings, self.patience)
             start = self._going_on(start, problem)
-            if not self.state_.is_of(settings):
+            if not last.is_of(settings):
                 start = replace(self._in_another_fit(start, settings), begun_behind=start.epoch)
         else:
             start = self._first_state(problem, plan)
@@ -523,6 +524,17 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
             **problem.identity(),
             VALIDATION: problem.fingerprint_of_validation(),
         }
+
+    def _latest(self) -> State | None:
+        """The last checkpoint."""
+        kept = self._checkpoints().latest()
+        return None if kept is None else self._of_today(kept)
+
+    def _of_today(self, state: State) -> State:
+        """A state, be it of an older version: a parameter that came later has its default."""
+        parameters = inspect.signature(type(self)).parameters
+        later = {name: described(parameters[name].default) for name in self._decide_bits}
+        return replace(state, settings={**later, **state.settings})
 
     def _checkpoints(self) -> CheckpointWriter:
         assert self.checkpoint_path is not None  # checked

@@ -51,9 +51,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return [
         f"{_PARTS.get(name, name)}: {_shown(ours, name)} there, {_shown(theirs, name)} now"
         for name in sorted({*ours, *theirs} - {VALIDATION})
-        # a parameter that came later, and is None, leaves the fit as it was without it
-        if (ours.get(name), theirs.get(name)) != (None, None)
-        and _shown(ours, name) != _shown(theirs, name)
+        if _shown(ours, name) != _shown(theirs, name)
     ]
 
 

@@ -137,7 +137,7 @@ def test_resume_goes_on_with_the_same_weights_only(make, tmp_path):
 
 
 def test_checkpoints_from_before_there_were_weights(tmp_path):
-    """A setting that is not there is None."""
+    """A parameter that came later has its default."""
 
     def fit(class_weight=None, **options):
         made = model(class_weight=class_weight, **options)
@@ -150,7 +150,7 @@ def test_checkpoints_from_before_there_were_weights(tmp_path):
         CheckpointWriter(tmp_path / name, GCNState).write(old_state)
     resumed = fit(max_iter=5, checkpoint_path=tmp_path / "one", resume=True)
     assert weights_of(resumed).tobytes() == weights_of(fit(max_iter=5)).tobytes()
-    with pytest.raises(InputError, match="class_weight: not set there"):
+    with pytest.raises(InputError, match="class_weight: None there"):
         fit(SOME, max_iter=5, checkpoint_path=tmp_path / "other", resume=True)
 
 
