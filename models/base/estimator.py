@@ -287,6 +287,7 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
             When the disk refuses; names the space needed.
         """
         self._fitted()
+        check_parameters(self)  # as `load` will
         save_model(self, path)
 
     @classmethod

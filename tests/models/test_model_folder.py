@@ -214,6 +214,13 @@ def test_what_cannot_be_saved_is_an_error_before_anything_is_written(model, tmp_
     assert [found.name for found in tmp_path.iterdir()] == ["model"]
 
 
+def test_parameters_that_no_fit_takes_are_refused_before_anything_is_written(model, tmp_path):
+    model.save(tmp_path / "model")
+    with pytest.raises(InputError, match="random_state"):
+        model.set_params(random_state="seed").save(tmp_path / "model")
+    assert Model.load(tmp_path / "model").random_state == 0
+
+
 KEYS = st.one_of(st.text(max_size=3), st.integers(), st.floats(allow_nan=False), st.booleans())
 KEYS |= st.none() | st.tuples(KEYS, KEYS) | st.integers(-9, 9).map(np.int64)
 
