@@ -204,8 +204,8 @@ def class_numbers(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]
     """
     if len(classes) < 2:
         raise InputError(
-            f"there is one class only, {classes.tolist()[0]!r}: a classifier needs samples of at "
-            "least two classes. Hand it more data, or another target."
+            f"there is one class only, {classes.tolist()[0]!r}, to learn from: a classifier needs "
+            "samples of at least two. Hand it more data, hold out less, or take another target."
         )
     places = np.searchsorted(classes, y)
     places[places == len(classes)] = 0

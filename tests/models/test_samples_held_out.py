@@ -171,6 +171,8 @@ def test_a_class_that_is_held_out_whole_is_told(tmp_path):
     for X in (table, dask.array.from_array(table, chunks=(30, 4))):
         with pytest.raises(InputError, match=words):
             make().fit(X, y)
+    with pytest.raises(InputError, match=r"one class only, False, to learn from: .* hold out less"):
+        make().fit(table, y == 9.0)
     y[y == 9.0] = 2.0
     names = np.where(y == 2.0, "yes", "no")
     assert make().fit(table, names).classes_.tolist() == ["no", "yes"]
