@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from daskpart.errors import InputError, ReadError
 from daskpart.models.graph_convolution.vertex_names import in_order, rows_by_name
-from daskpart.readers import read
+from daskpart.readers import detection, read
 from daskpart.readers.contents import sparse_inside
 from daskpart.readers.streams import location, only_names_separator
 
@@ -265,8 +265,8 @@ def _labels(path: str, vertices: pd.Index) -> pd.Series:
     lines = lines[1:] if lines and only_names_separator(lines[0].encode()) else lines
     if not lines:
         raise InputError(f"{path}: there are no labels in it")
-    mark = next((mark for mark in "\t,;" if mark in lines[0]), None)
-    head = [cell.strip().strip('"') for cell in lines[0].split(mark)]
+    mark = next((mark for mark in "\t,;" if len(detection.cells_of(lines[0], mark)) > 1), None)
+    head = detection.cells_of(lines[0], mark)
     if len(head) > 2:
         raise InputError(
             f"{path}: {len(head)} columns; give a label a line, or the name of a vertex and its "
@@ -309,7 +309,7 @@ def _is_header(cells: list[str], others: list[str], mark: str | None, vertices: 
         return is_known and cells[0].lower() in _VERTEX_NAMES
     if is_known or mark is None:
         return is_known
-    classes = {line.rsplit(mark, 1)[-1].strip().strip('"') for line in others}
+    classes = {detection.cells_of(line, mark)[-1] for line in others}
     return cells[-1] not in classes  # neither a vertex nor a class
 
 

@@ -304,6 +304,22 @@ def test_a_header_in_words_of_ones_own(named, tmp_path, capsys, run_cli):
     assert "labels name 'person', which is no vertex" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("head", ["node;label", '"person; its name";"team; of all"', None])
+def test_a_mark_inside_quotes_parts_no_columns(named, tmp_path, run_cli, head):
+    """Neither in the name of a vertex nor in a class; with or without a header."""
+    names = [f"Doe; {vertex}, Jo" for vertex in range(30)]
+    edges = [f'"{names[i]}"\t"{names[(i + 1) % 30]}"' for i in range(30)]
+    (named / "edges.tsv").write_text("\n".join(["source\ttarget", *edges, ""]))
+    rows = [f'"{name}";"{"red; hot" if at < 15 else "blue"}"' for at, name in enumerate(names)]
+    (named / "labels.csv").write_text("\n".join([*([head] if head else []), *rows, ""]))
+    given = (named / "edges.tsv", "--labels", named / "labels.csv", "--out", tmp_path / "out")
+    more = ("--test-fraction", 0.0, "--max-iter", 1, "--ranks", 1, "--no-plots")
+    assert run_cli("fit", "gcn", *given, *more) == 0
+    fitted = daskpart.GCNClassifier.load(tmp_path / "out" / "model")
+    assert fitted.classes_.tolist() == ["blue", "red; hot"]
+    assert fitted.vertex_names_.tolist() == sorted(names)
+
+
 @pytest.mark.parametrize("head", [[], ["node,label"], ["name,y"]])
 @pytest.mark.parametrize("first", ["y", "class", "Target", "category", "label"])
 def test_a_class_may_be_called_as_a_column_is(named, tmp_path, run_cli, first, head):
