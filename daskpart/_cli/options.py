@@ -294,8 +294,8 @@ def in_options(words: str) -> str:
     words = _NEEDED_TO_VALIDATE.sub(told.get("validation_fraction", r"\g<0>"), words)
     words = re.sub(rf"^({known})(?= needs )", lambda found: told[found[1]], words)
     words = re.sub(
-        rf"{_NO_PATH}({known})=(?:'([\w-]+)'|(?=\S))",
-        lambda found: f"{told[found[1]]} {found[2] or ''}",
+        rf"{_NO_PATH}({known})=(?:(True\b)|'([\w-]+)'|(?=\S))",  # a flag has no value
+        lambda found: told[found[1]] + ("" if found[2] else f" {found[3] or ''}"),
         words,
     )
     if not clear:

@@ -111,7 +111,9 @@ def test_what_is_in_quotes_or_in_a_path_is_left_as_it_is():
         same = "data/max_iter/n_ranks.csv: 'max_iter' is lost; the loss and tolls are not"
         assert in_options(same) == same
         told = in_options("schedule='dsgd' and max_iter=3: another max_iter.")
+        flag = in_options("go on (resume=True), or another checkpoint_path; eta=Truest")
     assert told == "--schedule dsgd and --max-iter 3: another --max-iter."
+    assert flag == "go on (--resume), or another --checkpoint-path; --eta Truest"
 
 
 def test_classes_are_called_as_in_the_file(tmp_path, capsys, run_cli):
