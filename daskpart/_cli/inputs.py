@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from daskpart._floor.checks import needs_pyarrow
-from daskpart._floor.words import counted, listed, plural
+from daskpart._floor.words import counted, listed
 from daskpart.containers.column_names import Columns
 from daskpart.containers.matrix import LabelledMatrix, as_matrix, number_column
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
@@ -484,18 +484,18 @@ def in_words(data: Cuttable, source: str) -> str:
     """What was read, as one line."""
     if isinstance(data, Hypergraph):
         return (
-            f"{source}: {data.n_nets:,} nets with {data.n_pins:,} pins on "
-            f"{data.n_vertices:,} vertices"
+            f"{source}: {counted(data.n_nets, 'net')} with {counted(data.n_pins, 'pin')} on "
+            f"{counted(data.n_vertices, 'vertex')}"
         )
     if isinstance(data, LabelledTensor):
         extents = " × ".join(
             f"{extent:,}" if dim == f"mode_{place}" else f"{extent:,} {dim}"
             for place, (extent, dim) in enumerate(zip(data.shape, data.dims, strict=True))
         )
-        return f"{source}: {data.nnz:,} nonzeros in a tensor of {extents}"
+        return f"{source}: {counted(data.nnz, 'nonzero')} in a tensor of {extents}"
     rows, columns = data.shape
     density = data.nnz / (rows * columns)
     return (
-        f"{source}: {data.nnz:,} values in {rows:,} {plural(data.row_name)} × "
-        f"{columns:,} {plural(data.column_name)} ({density:.2%} known)"
+        f"{source}: {counted(data.nnz, 'value')} in {counted(rows, data.row_name)} × "
+        f"{counted(columns, data.column_name)} ({density:.2%} known)"
     )

@@ -10,6 +10,7 @@ import click
 import numpy as np
 import pandas as pd
 
+from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
 from .classes import as_words
@@ -103,8 +104,8 @@ class SampleModel(Model):
         if train.y is not None:
             self._check_labels(source, train.y)
         how = "" if train.y is not None else "; each rank reads its own part"
-        sizes = f"{train.size:,} samples of {n_features:,} features, {train.X.nnz:,} values"
-        words = [f"{source}: {sizes}{how}"]
+        sizes = f"{counted(train.size, 'sample')} of {counted(n_features, 'feature')}"
+        words = [f"{source}: {sizes}, {counted(train.X.nnz, 'value')}{how}"]
         if self.classifies:
             told = ", ".join(
                 f"{as_words(label)}: {n:,}"

@@ -174,11 +174,11 @@ class _MF(Model):
 def judged(judgement: dict[str, Any], names: tuple[str, str]) -> list[str]:
     """Errors on held-out ratings in plain words."""
     test, mean = judgement["test_rmse"], judgement["mean_rmse"]
-    gain = 1 - test / mean if mean else 0.0
+    gain = f" ({abs(1 - test / mean):.1%} {'better' if test <= mean else 'worse'})" if mean else ""
     words = [
         f"test RMSE {test:.4f}, mean absolute error {judgement['test_mae']:.4f} on "
         f"{judgement['n_test']:,} held-out values; answering the mean every time gives "
-        f"{mean:.4f} ({abs(gain):.1%} {'better' if gain >= 0 else 'worse'})"
+        f"{mean:.4f}{gain}"
     ]
     if judgement["n_strangers"]:
         words.append(

@@ -279,12 +279,21 @@ def test_a_file_of_unknown_format_names_the_option_to_give(tmp_path):
         inputs.load_matrix(str(path))
 
 
+def test_one_of_something_is_told_as_one(tmp_path):
+    path = tmp_path / "one.csv"
+    path.write_text("user,item,rating\n7,1,3\n")
+    words = inputs.in_words(inputs.load_matrix(str(path)), "one.csv")
+    assert words == "one.csv: 1 value in 1 user × 1 item (100.00% known)"
+
+
 def test_a_judgement_hints_at_what_was_learnt_by_heart():
     good = {"test_rmse": 0.9, "test_mae": 0.7, "mean_rmse": 1.1, "n_test": 60, "n_strangers": 0}
     names = ("user", "item")
     (sentence,) = mf.judged({**good, "train_rmse": 0.8}, names)
     assert "(18.2% better)" in sentence
     assert "(10.0% worse)" in mf.judged({**good, "test_rmse": 1.21, "train_rmse": 1.0}, names)[0]
+    dull = mf.judged({**good, "mean_rmse": 0.0, "train_rmse": 1.0}, names)
+    assert dull[0].endswith("answering the mean every time gives 0.0000")  # no share of nothing
     by_heart = mf.judged({**good, "n_strangers": 2, "train_rmse": 0.4}, names)
     assert "a user or item without" in by_heart[1] and "--regularization" in by_heart[2]
 
