@@ -163,10 +163,11 @@ def _components(fit: Fit) -> pd.DataFrame:
         for factor in fit.model.factors_:
             dim = str(factor.dims[0])
             values = factor.to_numpy()[:, component]
-            labels = factor[dim].to_numpy() if dim in factor.coords else np.arange(len(values))
+            strong = np.argsort(-np.abs(values), kind="stable")[:_TOP]
+            labels = factor.get_index(dim)[strong].astype(str)  # of dates without 00:00:00
             weight = float(fit.model.weights_[component])
-            for place in np.argsort(-np.abs(values), kind="stable")[:_TOP].tolist():
-                rows.append([component, weight, dim, str(labels[place]), float(values[place])])
+            for label, value in zip(labels, values[strong].tolist(), strict=True):
+                rows.append([component, weight, dim, label, value])
     return pd.DataFrame(rows, columns=["component", "weight", "mode", "index", "loading"])
 
 

@@ -86,6 +86,22 @@ def test_a_table_of_ones_own(tmp_path, capsys, run_cli):
     assert run_cli("fit", "cp", tmp_path / "X.tns", "--value", "trips") == 2
 
 
+def test_days_of_parquet_are_told_as_those_of_csv(tmp_path, run_cli):
+    """CSV has them as text, Parquet as points in time."""
+    days = pd.date_range("2024-01-30", periods=4)
+    sales = pd.DataFrame([(a, b, day) for a in "xyz" for b in "uvw" for day in days]).set_axis(
+        ["a", "b", "day"], axis=1
+    )
+    sales["n"] = np.arange(len(sales)) + 1
+    sales.to_csv(tmp_path / "sales.csv", index=False)
+    sales.to_parquet(tmp_path / "sales.parquet", index=False)
+    for kind in ("csv", "parquet"):
+        more = ("--value", "n", *SMALL, "--no-plots", "--out", tmp_path / kind)
+        assert run_cli("fit", "cp", tmp_path / f"sales.{kind}", *more) == 0
+    told = [(tmp_path / kind / "components.csv").read_text() for kind in ("csv", "parquet")]
+    assert told[0] == told[1] and ",day,2024-01-30," in told[0]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
