@@ -21,9 +21,9 @@ from daskpart.containers.tensor import columns_of as columns_of_frame
 from daskpart.errors import InputError, ReadError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
-from daskpart.readers import read
+from daskpart.readers import detection, read
 from daskpart.readers.contents import sparse_inside
-from daskpart.readers.detection import FORMATS, detect, separator_of, suffix_format
+from daskpart.readers.detection import FORMATS, detect, suffix_format
 from daskpart.readers.example_tables import beginning
 from daskpart.readers.messages import ABSENT, about_commas
 from daskpart.readers.streams import first_lines, location, opened
@@ -285,7 +285,7 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
             kept: Any = {"dtype_backend": "numpy_nullable"} if as_written else {}
             with needs_pyarrow("reading parquet"):
                 return pd.read_parquet(path, **kept).apply(_without_blanks)
-        mark, n_before = _separator(path)
+        mark, n_before, _ = _separator(path)
         how: Any = {"sep": mark, "skipinitialspace": mark != " ", "skiprows": n_before}
         table = cells_of(path, source, **how)
         return table.apply(_without_blanks if as_written else as_numbers)
@@ -322,15 +322,22 @@ def cells_of(content: Any, source: str | Path, **how: Any) -> pd.DataFrame:
     return table
 
 
-def _separator(path: str) -> tuple[str, int]:
+def header_of(source: str | Path) -> list[str]:
+    """The cells of the header of a CSV file as they are written, also where two are the same."""
+    mark, _, header = _separator(location(source))
+    return detection.cells_of(header, mark)
+
+
+def _separator(path: str) -> tuple[str, int, str]:
     """What stands between the columns, by the header; a comma if there is one column.
 
-    And how many lines, of ``sep=;``, stand above it.
+    And how many lines, of ``sep=;``, stand above it; and itself.
     """
     n_before, first, _ = beginning(path)
     header = first.decode("utf-8-sig", "replace").strip()
-    mark = separator_of(header)
-    return mark or next((mark for mark in "| " if mark in header), ","), int(n_before > 0)
+    mark = detection.separator_of(header)
+    mark = mark or next((mark for mark in "| " if mark in header), ",")
+    return mark, int(n_before > 0), header
 
 
 def as_numbers(column: pd.Series) -> pd.Series:

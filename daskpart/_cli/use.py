@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from daskpart._floor.atomic import check_writable, replacing
 from daskpart._floor.checks import needs_pyarrow
 from daskpart.errors import InputError, ReadError
+from daskpart.readers.example_tables import is_parquet
 
 from .files import check_target, place_for, text_file
-from .inputs import read_table
+from .inputs import header_of, read_table
 from .terminal import answer, say, say_aside
 
 _KINDS = ("MatrixFactorization", "ImplicitFactorization")
@@ -126,11 +127,23 @@ def _pairs(path: Path, model: Any) -> tuple[pd.DataFrame, NDArray[Any]]:
     ids = table.iloc[:, [*sides]]
     if not all(map(_are_numbers, sides.values())) or ids.isna().any(axis=None):
         table = read_table(path, as_written=True)
+    head = None if is_parquet(str(path)) else _asked(pd.DataFrame([header_of(path)]), sides)
+    if head is not None and not np.isnan(model.predict(head, unknown="nan")).any():
+        pair = ", ".join(map(repr, head[0].tolist()))
+        raise InputError(
+            f"{path}: its first line is a pair that the model knows, {pair}, and no header: write "
+            "names of the columns above it, such as user,item"
+        )
+    return table, _asked(table, sides)
+
+
+def _asked(table: pd.DataFrame, sides: dict[int, Any]) -> NDArray[Any]:
+    """The labels in the columns at the places of `sides`, of the kind of the labels there."""
     asked = np.empty((len(table), 2), dtype=object)
     for side, (at, known) in enumerate(sides.items()):
         found = table.iloc[:, at]
         asked[:, side] = _numbers_in(found) if _are_numbers(known) else found
-    return table, asked
+    return asked
 
 
 def _numbers_in(words: pd.Series) -> pd.Series:

@@ -181,6 +181,21 @@ def test_predict_counts_strangers_and_goes_on(runs, tmp_path, capsys, run_cli):
     assert "there is a column 'predicted'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", [int, "n{}".format])
+def test_pairs_without_a_header_lose_none(tmp_path, capsys, run_cli, name):
+    """The first would be taken for names of columns, and be left out."""
+    pairs = [(name(user), name(user % 7)) for user in range(20)]
+    table = pd.DataFrame(pairs, columns=["user", "item"]).assign(rating=[1.0, 2.0] * 10)
+    daskpart.MatrixFactorization(2, n_ranks=1, max_iter=1).fit(table).save(tmp_path / "run")
+    file, out = tmp_path / "pairs.csv", tmp_path / "p.csv"
+    for header in (True, False):
+        table.to_csv(file, header=header, index=False)
+        code = run_cli("predict", tmp_path / "run", file, "--output", out)
+        assert (code, len(pd.read_csv(out))) == (0 if header else 2, 20)
+    told = f"a pair that the model knows, {name(0)!r}, {name(0)!r}, and no header"
+    assert told in capsys.readouterr().err
+
+
 def test_how_a_table_is_written_can_be_said(tmp_path, capsys, run_cli):
     events, out = tmp_path / "events.csv", tmp_path / "run"
     named = [(f"user {n % 7}", f"tea {n % 5}") for n in range(35)]
