@@ -311,14 +311,14 @@ def _draw_largest(
     import xarray as xr
 
     from daskpart import plots
-    from daskpart.plots.canvas import plain
+    from daskpart.plots.canvas import plain, shortened
 
     dims = ("feature, from 0" if names is None else "feature", "output")
     coordinates = None if names is None else {"feature": names}
     factor = xr.DataArray(values[:, None], dims=dims, coords=coordinates)
     plots.loadings(factor, 0, n=_TOP, ax=ax).set_xlabel("coefficient")
     if output is not None:
-        ax.set_title(f"output {plain(output)}")
+        ax.set_title(f"output {plain(shortened(output))}").set_fontsize(10)
 
 
 def _by_output(model: Any) -> list[tuple[str, np.ndarray]]:

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse
 
 import daskpart
+from daskpart._cli import linear
 from daskpart._cli.fit import FitCommand
 from daskpart._cli.options import in_options
 from daskpart.readers import survey
@@ -128,6 +129,17 @@ def test_classes_are_called_as_in_the_file(tmp_path, capsys, run_cli):
     assert found["feature"].max() == "2"
     page = (out / "report.html").read_text()
     assert "<dt>test accuracy</dt>" in page and "; features are counted from 0." in page
+
+
+def test_what_an_output_is_called_ends_inside_the_picture():
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.4, 3.6), layout="constrained")
+    ax, names = figure.subplots(), np.array(["a name as surveys have them, in full", "b"])
+    linear._draw_largest(np.array([1.0, -2.0]), names, "a class that is told in a sentence", ax=ax)
+    figure.draw_without_rendering()
+    assert ax.title.get_window_extent().x1 <= figure.bbox.x1
 
 
 def test_the_density_of_a_sum_over_ranks(sample_file, tmp_path, capsys, run_cli):
