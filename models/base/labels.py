@@ -113,7 +113,7 @@ class LabelIndex:
             wanted = pd.to_datetime(wanted, errors="coerce").to_numpy()
         try:
             found = self._index.get_indexer(_index_of(wanted))
-        except TypeError:  # a set, say
+        except (TypeError, UnicodeEncodeError):  # a set, say, or text that is none
             raise InputError(
                 f"{_some(wanted)} can be no label of a {self.name}: give a label, or a list of "
                 "labels"

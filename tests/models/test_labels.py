@@ -54,6 +54,13 @@ def test_a_set_is_no_label():
         names.positions([{"ann", "bob"}])
 
 
+def test_text_in_another_encoding_is_no_label():
+    """As a terminal sends it; by pandas 2 it is one that is unknown."""
+    names = LabelIndex(np.array(["ann", "bob"], dtype=object), 2, "user")
+    with pytest.raises(InputError, match=r"can be no label of a user|is unknown to the model"):
+        names.positions(["b\udcf6b"])
+
+
 ZONED = pd.date_range("2020-01-01", periods=3, freq="D", tz="Europe/Berlin")
 OF_PANDAS = {
     "days": np.array([date(2020, 1, 1), date(1815, 12, 10)]),
