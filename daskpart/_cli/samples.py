@@ -8,6 +8,7 @@ The second takes files of any size; rows to judge by are then drawn by `Examples
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,6 +96,8 @@ def read_samples(
     reader : str
         One of `READERS`.
     """
+    import dask
+
     from daskpart.readers.example_tables import is_table
     from daskpart.readers.libsvm import read_numbered_alike
 
@@ -105,11 +108,15 @@ def read_samples(
         if label is None and is_table(path):
             raise InputError(f"{path} is a table: say which column is to be learnt, --label COLUMN")
     by_ranks = reader == "ranks" or (reader == "auto" and _is_large(paths))
+    if by_ranks:  # which may have been started in another folder
+        paths = [str(Path(path).absolute()) for path in paths]
     names = None
     if label is None and not by_ranks:
         sets = [SampleSet(*each) for each in read_numbered_alike(*paths)]
     else:
-        files = _surveyed(paths, label)
+        # workers need not see what this process reads
+        with nullcontext() if by_ranks else dask.config.set(scheduler="threads"):
+            files = _surveyed(paths, label)
         if files[0].feature_names is not None:
             names = np.array(files[0].feature_names)
         if by_ranks:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import dask
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +14,7 @@ import daskpart
 from daskpart._cli import linear
 from daskpart._cli.fit import FitCommand
 from daskpart._cli.options import in_options
+from daskpart._cli.samples import read_samples
 from daskpart.readers import survey
 
 SMALL = ("--ranks", 3, "--max-iter", 4, "--tol", 0)
@@ -129,6 +131,23 @@ def test_classes_are_called_as_in_the_file(tmp_path, capsys, run_cli):
     assert found["feature"].max() == "2"
     page = (out / "report.html").read_text()
     assert "<dt>test accuracy</dt>" in page and "; features are counted from 0." in page
+
+
+def test_who_reads_a_table_is_who_was_asked(tmp_path, monkeypatch):
+    """Workers of a cluster may see none of what this process does, and be in other folders."""
+    (tmp_path / "x.csv").write_text("a,b,y\n" + "1,2,0\n3,4,1\n" * 9)
+    monkeypatch.chdir(tmp_path)
+    asked = []
+
+    def workers(graph, keys, **_):
+        asked.append(keys)
+        return dask.get(graph, keys)
+
+    with dask.config.set(scheduler=workers):
+        here, _, _ = read_samples("x.csv", None, "y", "here")
+        assert not asked and here.X.shape == (18, 2)
+        theirs, _, _ = read_samples("x.csv", None, "y", "ranks")
+    assert asked and theirs.X.path == str(tmp_path / "x.csv")
 
 
 def test_what_an_output_is_called_ends_inside_the_picture():
