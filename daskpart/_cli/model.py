@@ -108,12 +108,14 @@ class Fit:
     @property
     def spent(self) -> str:
         """How long the steps took, and the run, in words."""
-        aside, seconds = "", self.seconds
+        beside, seconds = ["set-up"], self.seconds
+        if any(name.startswith("validation") for name in self.model.history_):
+            beside.append("validation")
         if self.compiling >= WORTH_SAYING:  # some of it may be in the steps
-            aside = f" and {self.compiling:.1f} s of compiling, once,"
+            beside.append(f"{self.compiling:.1f} s of compiling, once,")
             seconds += self.compiling
         steps = fixed(self.training_seconds, 2)
-        return f"{steps} s; with set-up{aside} this run took {fixed(seconds, 1)} s"
+        return f"{steps} s; with {' and '.join(beside)} this run took {fixed(seconds, 1)} s"
 
     @property
     def timed(self) -> str:

@@ -77,7 +77,7 @@ def batches_of(
         what = "vertices" if by_vertex else "labelled vertices to train on"
         raise InputError(
             f"batch_size={batch_size!r}, and there are {n_seeds} {what}: give at most as many, a "
-            "share below 1, or None for full batches"
+            "share below 1, or none for full batches"
         )
     places = [place for place, layer in enumerate(network.layers) if layer.hops]
     indices = {place: index for index, place in enumerate(reversed(places))}

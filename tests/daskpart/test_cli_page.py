@@ -138,6 +138,12 @@ def test_a_duration_says_what_was_compiling(compiling, words):
     assert Fit(model, None, None, "done", 2.81, compiling).spent == f"2.50 s; {words}"
 
 
+def test_a_duration_says_that_there_was_validation():
+    history = pd.DataFrame({"seconds": [1.0, 1.5], "validation_ndcg": [0.1, 0.2]})
+    spent = Fit(SimpleNamespace(history_=history), None, None, "done", 60.3, 0.0).spent
+    assert spent == "2.50 s; with set-up and validation this run took 60.3 s"
+
+
 @pytest.mark.parametrize(
     ("n", "words"), [(1, "1 epoch"), (67, "67 epochs"), (1200, "1,200 epochs")]
 )
