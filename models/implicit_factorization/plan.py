@@ -27,6 +27,7 @@ from daskpart.collectives import Plan, expand_plan
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.containers.numbering import Numbering, number_owned
+from daskpart.errors import InputError
 from daskpart.models.base.cutting import ROW_CUTS, Cuts, told_of_cut, weighed_partition
 from daskpart.models.base.plan import (
     ROW_PARTITIONERS,
@@ -212,7 +213,11 @@ def plan_fit(
         chosen = ROW_PARTITIONERS[partitioner] if isinstance(partitioner, str) else partitioner
         parts = _cut(matrix, n_ranks, row_work, **{"random_state": random_state, **chosen})
     seconds = working_clock() - begin
-    refuse_empty(parts, plural(matrix.row_name))
+    users, items = plural(matrix.row_name), plural(matrix.column_name)
+    parts.check_fits(matrix.shape[0], "the matrix", users)
+    if parts.info.get("model") == "row-net":
+        raise InputError(f"the partition is one of {items} (model row-net): partition the {users}")
+    refuse_empty(parts, users)
     connectivities = _connectivities(matrix, parts, row_work)
     return ImplicitPlan(
         n_ranks=n_ranks,

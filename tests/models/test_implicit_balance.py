@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse
 
 import daskpart
+from daskpart.errors import InputError
 
 F = 64
 RANDOM = np.random.default_rng(2)
@@ -44,3 +45,15 @@ def test_items_are_owned_by_their_work() -> None:
     owned = np.array([len(plan.numberings["item"].first_group(rank)) for rank in range(4)])
     np.testing.assert_array_equal(plan.work[1], plan.events[1] + F * owned)
     assert plan.report().imbalance[1] < 0.06
+
+
+def test_what_is_no_partition_of_users_is_refused() -> None:
+    """Where there are as many items, the length of one of these says nothing."""
+    square = scipy.sparse.random_array((40, 40), density=0.2, rng=0)
+    parts = daskpart.partition(square, 2, model="row-net", random_state=0)
+    for partitioner in (parts, {"model": "row-net"}, {"model": "fine-grain"}):
+        model = daskpart.ImplicitFactorization(2, n_ranks=2, partitioner=partitioner)
+        with pytest.raises(
+            InputError, match=r"is one of items|assigns 320 vertices.* has 40 users"
+        ):
+            model.set_params(transport="local").fit(square)
