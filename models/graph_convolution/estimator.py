@@ -20,6 +20,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.metrics import r2_score
 from sklearn.utils._param_validation import StrOptions
 
+from daskpart.containers.tables import table_in_memory
 from daskpart.errors import InputError
 from daskpart.models.base.class_weights import check_total, refuse_balanced, weights_of_classes
 from daskpart.models.base.docstrings import with_shared_words
@@ -231,6 +232,7 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
             Where nothing is left to judge by, or no label is known.
         """
         self._fitted()
+        y = table_in_memory(y)
         given = self._known_targets(y, to_judge=True)
         outputs, targets, weight = self._judged(given, X, y, sample_weight, mask, graph, client)
         if self.several_:
@@ -320,6 +322,7 @@ class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
     ) -> float:
         """R² on the labelled vertices; parameters are those of `GCNClassifier.score`."""
         self._fitted()
+        y = table_in_memory(y)
         given = number_targets(y, self.columns_)
         outputs, targets, weight = self._judged(given, X, y, sample_weight, mask, graph, client)
         return float(r2_score(targets, outputs, sample_weight=weight))

@@ -190,7 +190,7 @@ class FittedNetwork(DistributedEstimator):
         client: Any,
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:  # fmt: skip
         """Of the labelled vertices that are judged by: outputs, targets, weights."""
-        X, y, mask = map(table_in_memory, (X, y, mask))
+        X, mask = map(table_in_memory, (X, mask))
         outputs, vertices = self._outputs(X, graph, client)
         row_names, label_names = names_of_rows(X), names_of_rows(y)
         weight = checked_weights(sample_weight, targets.values)

@@ -201,6 +201,10 @@ def test_frames_of_other_libraries_than_pandas():
     several = np.random.default_rng(0).integers(0, 2, (N, 3))
     table = pyarrow.table([*several.T], names=["a", "b", "c"])
     assert model(max_iter=1).fit(features(), table, graph=graph()).classes_.tolist() == [*"abc"]
+    for loss in ("several", "numbers"):  # `score` matches columns by name, as pandas' are
+        fitted = model(loss=loss).fit(features(), table, graph=graph())
+        turned = fitted.score(features(), table.select(["c", "a", "b"]))
+        assert turned == fitted.score(features(), several)
 
 
 def test_a_column_of_text_is_named():
