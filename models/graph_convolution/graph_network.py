@@ -422,3 +422,6 @@ class GraphNetwork(FittedNetwork):
         is_needed = problem.adjacency.nnz or problem.features is None
         self.graph_ = problem.adjacency if is_needed else None
         self.vertex_names_ = problem.names
+        if problem.features is None:  # nor has it those of a step before
+            for name in ("n_features_in_", "feature_names_in_"):
+                self.__dict__.pop(name, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_graph_convolution import features, graph, labels, model, weights_of
+from test_graph_convolution import N, features, graph, labels, model, weights_of
 
 from daskpart.errors import DivergenceError, InputError
 
@@ -53,6 +53,17 @@ def test_classes_name_the_columns_of_a_table():
             model().partial_fit(features(), y, other, graph=graph())
     with pytest.raises(InputError, match="one class a vertex, y is not of that kind"):
         model().fit(features(), labels(), graph=graph()).score(features(), y[:, :2])
+
+
+def test_a_step_without_features_needs_none_to_predict():
+    """Behind one on features, or weights of elsewhere, of which each may be of the identity."""
+    one, other = (model(hidden=(), max_iter=1) for _ in range(2))
+    one.fit(np.eye(N), labels(), graph=graph())
+    other.set_coefs(one.coefs_, classes=one.classes_)
+    for fitted in (one, other):
+        fitted.partial_fit(None, labels(), graph=graph())
+        assert not hasattr(fitted, "n_features_in_")
+        assert fitted.predict().shape == (N,)
 
 
 def test_numbers_have_no_classes():
