@@ -92,7 +92,7 @@ def _plain(y: Any) -> NDArray[Any]:
         from sklearn.utils.validation import column_or_1d
 
         found = column_or_1d(found, warn=True)
-    if found.ndim not in (1, 2):
+    if found.ndim not in (1, 2) or 0 in found.shape[1:]:
         raise InputError(f"y has shape {found.shape}; give one label, or one row, for each vertex")
     if found.dtype.kind == "f" and np.isinf(found).any():
         raise InputError(

@@ -82,6 +82,12 @@ def test_numbers_to_learn_are_real(y, words):
         number_targets(y)
 
 
+@pytest.mark.parametrize("read", [class_targets, number_targets])
+def test_a_table_without_columns_is_refused(read):
+    with pytest.raises(InputError, match=r"y has shape \(5, 0\); give one label"):
+        read(np.empty((5, 0)))
+
+
 @pytest.mark.parametrize("dtype", [float, object])
 def test_whole_numbers_that_nan_made_floats_are_whole_again(dtype):
     """As those of a file of labels, some of which are then held out."""
