@@ -136,13 +136,13 @@ def read_graph(
 
 def _both_ways(built: Any) -> Any:
     """A graph whose edges count both ways: the larger weight where both are stored."""
-    back = built.T.tocsr()
-    both = scipy.sparse.csr_array(built.maximum(back))  # takes a direction that is not there for 0
-    if built.nnz and built.data.min() < 0:
-        stored = scipy.sparse.csr_array((np.ones(back.nnz), back.indices, back.indptr), back.shape)
-        lost = (built - built.multiply(stored)).minimum(0)
-        both = scipy.sparse.csr_array(both + lost + lost.T)
-    return both
+    if not built.nnz or built.data.min() > 0:
+        return scipy.sparse.csr_array(built.maximum(built.T.tocsr()))
+    # for scipy a direction that is not there is 0: so weights by their rank, from 1
+    weights, ranks = np.unique(built.data, return_inverse=True)
+    ranked = scipy.sparse.csr_array((ranks + 1, built.indices, built.indptr), built.shape)
+    both = scipy.sparse.csr_array(ranked.maximum(ranked.T.tocsr()))
+    return scipy.sparse.csr_array((weights[both.data - 1], both.indices, both.indptr), both.shape)
 
 
 def _names_of_numbers(
