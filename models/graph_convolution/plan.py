@@ -242,6 +242,7 @@ def plan_fit(
             pattern, n_ranks, partitioner, random_state, sampler, problem.row_work(network)
         )
     seconds = working_clock() - begin
+    partition.check_fits(pattern.shape[0], "the graph", "vertices")  # not one of its edges
     refuse_empty(partition, "vertices")
     forward, backward = _products(problem, partition, "expand")
     itemsize = np.dtype(network.dtype).itemsize

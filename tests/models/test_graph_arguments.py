@@ -80,6 +80,12 @@ def test_what_would_have_no_effect_is_refused(options, message):
         estimator.fit(features(), labels(), graph=graph())
 
 
+@pytest.mark.parametrize("cut", ["fine-grain", "medium-grain"])
+def test_a_partition_of_edges_is_none_of_vertices(cut):
+    with pytest.raises(InputError, match=r"this partition assigns \d+ vertices, the graph has 40"):
+        model(partitioner={"model": cut}).fit(features(), labels(), graph=graph())
+
+
 def test_an_optimizer_takes_the_weight_decay_of_the_model():
     def trained(**options):
         return weights_of(model(**options).fit(features(), labels(), graph=graph())).tobytes()
