@@ -456,6 +456,11 @@ class State:
         """Whether a fit with these settings is the one that this state is of."""
         return not differences(self.settings, settings)
 
+    def on_own_ranks(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The same settings, but for the ranks and who of them has what: as this state has it."""
+        own = {name: self.settings[name] for name in _OF_RANKS if name in self.settings}
+        return {name: settings[name] for name in settings if name not in _OF_RANKS} | own
+
     def is_measured_in(self, settings: Mapping[str, Any]) -> bool:
         """Whether that fit also measures by the data that this state was measured by.
 
@@ -484,8 +489,7 @@ class State:
         """
         before, now = self.settings["n_ranks"], settings["n_ranks"]
         if before != now:
-            own = {name: self.settings[name] for name in _OF_RANKS if name in self.settings}
-            settings = {name: settings[name] for name in settings if name not in _OF_RANKS} | own
+            settings = self.on_own_ranks(settings)
         self.check_resumes(settings, source)
         if before != now:
             words = f"{source} is of {before} ranks, this fit has {now}: it goes on, to other bits"

@@ -399,8 +399,7 @@ class GraphNetwork(FittedNetwork):
         return replace(state, weights=weights)
 
     def _in_another_fit(self, state: GCNState, settings: dict[str, Any]) -> GCNState:
-        memory = in_another_fit(state.learning_rate_state, state.settings, settings, _OF_RATE)
-        return replace(state, learning_rate_state=memory)
+        return replace(state, learning_rate_state=in_another_fit(state, settings, _OF_RATE))
 
     def _text(self, session: Any, plan: GCNPlan, problem: GraphProblem, state: GCNState) -> GCNText:
         rate = LearningRate(

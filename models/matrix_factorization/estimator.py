@@ -430,7 +430,7 @@ class MatrixFactorization(Recommender):
 
     def _in_another_fit(self, state: MFState, settings: dict[str, Any]) -> MFState:
         chosen = ("learning_rate", "initial_learning_rate")
-        memory = in_another_fit(state.learning_rate_state, state.settings, settings, chosen)
+        memory = in_another_fit(state, settings, chosen)
         if state.settings.get("biases", settings["biases"]) != settings["biases"]:
             state = replace(state, unit=None)  # other values are trained on, see `mean`
         return replace(state, learning_rate_state=memory)

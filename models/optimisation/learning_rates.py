@@ -75,30 +75,30 @@ class LearningRate:
 
 
 def in_another_fit(
-    memory: Mapping[str, float],
-    before: Mapping[str, Any],
-    now: Mapping[str, Any],
-    names: Iterable[str],
+    state: Any, settings: Mapping[str, Any], names: Iterable[str]
 ) -> dict[str, float]:
     """What another fit that goes on keeps of a memory.
 
     Parameters
     ----------
-    memory : dict
-        Of the last fit.
-    before, now : dict
-        Settings of the last fit, and of this one.
+    state : State
+        Of the last fit, with its ``learning_rate_state``.
+    settings : dict
+        Of this one.
     names : iterable of str
         Settings that make the rate: a rate that is new begins anew.
 
     Returns
     -------
     dict
-        Without the error, which says nothing of other data; empty: begin anew.
+        Without the error, which says nothing of other data, unless only the ranks are others;
+        empty: begin anew.
     """
-    if not memory or any(before.get(name) != now[name] for name in names):
+    memory = state.learning_rate_state
+    if not memory or any(state.settings.get(name) != settings[name] for name in names):
         return {}
-    return {**memory, "error": nan}
+    same = state.is_of(state.on_own_ranks(settings))
+    return dict(memory) if same else {**memory, "error": nan}
 
 
 def learning_rate(name: str, initial: float | None) -> LearningRate:

@@ -264,6 +264,9 @@ def test_a_bold_driver_compares_no_error_with_that_of_other_ratings(triples):
         assert fitted.state_.learning_rate_state["rate"] == rate
         fitted.partial_fit(batch)
         assert fitted.state_.learning_rate_state["rate"] == pytest.approx(1.05 * rate)
+    rate = fitted.state_.learning_rate_state["rate"]
+    fitted.set_params(n_ranks=2, partitioner="block").partial_fit(few)  # the same on other ranks
+    assert fitted.state_.learning_rate_state["rate"] in (1.05 * rate, 0.5 * rate)
 
 
 @pytest.mark.parametrize(

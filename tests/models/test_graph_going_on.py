@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_graph_convolution import N, features, graph, labels, model, weights_of
 
-from daskpart.errors import DivergenceError, InputError
+from daskpart.errors import DaskpartWarning, DivergenceError, InputError
 
 
 @pytest.mark.parametrize("going_on", ["partial_fit", "warm start"])
@@ -104,6 +104,21 @@ def test_a_warm_start_takes_another_dtype():
     arrays = [*fitted.coefs_.values(), *fitted.state_.slots.values()]
     assert {array.dtype for array in arrays if array.dtype.kind == "f"} == {np.dtype("float64")}
     assert fitted.n_iter_ == 8
+
+
+@pytest.mark.parametrize("batches", [{}, {"batch_size": 10}])
+def test_a_bold_driver_goes_on_with_its_errors_on_other_ranks(batches, tmp_path):
+    """The data are the same, so the loss of the next epoch is compared with that of the last."""
+
+    def fitted(**more):
+        options = {"learning_rate": "bold-driver", "partitioner": "block", **batches, **more}
+        return model(**options).fit(features(), labels(), graph=graph())
+
+    kept = {"checkpoint_path": tmp_path / "run.npz"}
+    whole, _ = fitted(max_iter=6), fitted(max_iter=3, **kept)
+    with pytest.warns(DaskpartWarning, match="is of 3 ranks, this fit has 2: it goes on"):
+        resumed = fitted(max_iter=6, n_ranks=2, resume=True, **kept)
+    np.testing.assert_allclose(weights_of(resumed), weights_of(whole), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("batch_size", [None, 20])
