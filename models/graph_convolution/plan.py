@@ -441,8 +441,9 @@ class GCNPlanReport(PlanReport):
             "(forward + backward)",
             "rows a product": f"{self.rows_of_product:,} forward, "
             f"{self.rows_of_transposed:,} backward",
-            "bytes an epoch": f"{bytes_words(self.nbytes)}, {saved:.0%} less than H forward and G "
-            f"backward in every layer{words}",
+            "bytes an epoch": f"{bytes_words(self.nbytes)}, {abs(saved):.0%} "
+            f"{'less' if saved >= 0 else 'more'} than H forward and G backward in every layer"
+            f"{words}",
             "messages an epoch": f"{self.messages:,}",
             "halo": f"{self.n_halo.mean():,.0f} vertices a rank on average beside "
             f"{self.n_own.mean():,.0f} own",

@@ -241,6 +241,16 @@ def test_the_narrower_matrix_travels():
     assert report.transforms_first == [True, False]
 
 
+def test_what_plans_save_is_said_in_words_where_it_is_less_than_nothing():
+    """Attention sends the outputs of all heads, which are wider here than what comes in."""
+    heads = {"heads": 2, "output_heads": 9}
+    estimator = model("gat", "numbers", layer_options=heads)
+    report = estimator.plan(features(), labels("numbers"), graph=graph()).report()
+    assert report.nbytes > report.plain_bytes > 0
+    more = report.nbytes / report.plain_bytes - 1
+    assert f"{more:.0%} more than H forward and G backward" in report.rows()["bytes an epoch"]
+
+
 def test_validation_travels_too_and_ends_training():
     held = np.arange(N) % 4 == 0
     fitted = model(patience=3, max_iter=200, initial_learning_rate=0.3)
