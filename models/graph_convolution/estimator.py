@@ -135,8 +135,14 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
 
     def _targets(self, y: Any, classes: Any, goes_on: bool) -> Targets:
         named = None if classes is None else np.asarray(classes)
-        if named is not None and not _is_table(y):
-            named = np.unique(named)  # those of a table are in the order of its columns
+        if named is not None and not _is_table(y):  # those of a table are in its columns' order
+            read = class_targets(named.ravel())
+            if not read.labelled.all():
+                raise InputError(
+                    f"classes are {named.tolist()}, and −1, NaN and None are none: they say that a "
+                    "vertex is unlabelled; leave them out"
+                )
+            named = read.classes
         if not goes_on:
             return class_targets(y, named)
         found = self._known_targets(y)
@@ -324,6 +330,11 @@ class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
         self._fitted()
         y = table_in_memory(y)
         given = number_targets(y, self.columns_)
+        if given.n_outputs != self.n_outputs_:
+            raise InputError(
+                f"y has {given.n_outputs} numbers a vertex, the model predicts {self.n_outputs_}: "
+                "give as many"
+            )
         outputs, targets, weight = self._judged(given, X, y, sample_weight, mask, graph, client)
         return float(r2_score(targets, outputs, sample_weight=weight))
 

@@ -36,6 +36,13 @@ def test_classes_are_those_of_the_first_fit(going_on):
             again.partial_fit(features(), some, [10, 20], graph=graph())
 
 
+@pytest.mark.parametrize("unlabelled", [-1, np.nan, None])
+def test_what_says_unlabelled_is_no_class(unlabelled):
+    """As of np.unique(y): it would be an output that no label is of."""
+    with pytest.raises(InputError, match="−1, NaN and None are none"):
+        model().partial_fit(features(), labels(), [unlabelled, 0, 1, 2], graph=graph())
+
+
 def test_classes_name_the_columns_of_a_table():
     y, names = labels("several"), ["b", "c", "a"]
     fitted = model("gcn", "several").partial_fit(features(), y, names, graph=graph())

@@ -415,6 +415,8 @@ def test_columns_of_numbers_keep_their_names(tmp_path):
         assert each.score(None, y) == each.score(None, turned) == each.score(None, y.to_numpy())
         with pytest.raises(InputError, match=r"y has the columns \['depth', 'years'\], those of"):
             each.score(None, y.rename(columns={"age": "years"}))
+        with pytest.raises(InputError, match="y has 1 numbers a vertex, the model predicts 2"):
+            each.score(None, y["age"])
     weights = {}
     for order in (y, turned):
         again = daskpart.GCNRegressor.load(tmp_path / "model")
