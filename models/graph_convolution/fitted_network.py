@@ -137,7 +137,7 @@ class FittedNetwork(DistributedEstimator):
             After ``set_output`` the frame that it asks for.
         """
         place = -2 if widths_of(as_fitted(self, *ANSWERED_BY).hidden) else -1
-        found = named(*self._answers(X, graph, client, place))
+        found = named(*self._answers(X, graph, client, place), self.get_feature_names_out())
         return _wrap_data_with_container("transform", found, X, self)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:

@@ -520,9 +520,11 @@ def test_embeddings_as_frames(hidden, width):
     np.testing.assert_array_equal(frame, values)
     named = pd.DataFrame(features(), index=[f"v{v}" for v in range(N)])
     edges = [(f"v{v}", f"v{(v + 1) % N}") for v in range(N)]
-    fitted = model(hidden=hidden).fit(named, labels(), graph=edges).set_output(transform="pandas")
-    frame = fitted.transform(named)
+    fitted = model(hidden=hidden).fit(named, labels(), graph=edges)
+    plain = fitted.transform(named)  # a frame, as vertices have names
+    frame = fitted.set_output(transform="pandas").transform(named)
     assert frame.index.tolist() == named.index.tolist() and frame.columns[0] == "embedding0"
+    pd.testing.assert_frame_equal(plain, frame)
 
 
 def test_a_warm_start_may_change_the_optimiser():
