@@ -25,10 +25,10 @@ _MOST_SHOWN = 32  # of a list
 
 def described(value: Any) -> Any:
     """A parameter as JSON that is equal only for equal parameters, and can be read in errors."""
+    if isinstance(value, np.generic):  # first: float64 is a float, and shows itself as NumPy's
+        return value.item()
     if isinstance(value, str | int | float | bool | None):
         return value
-    if isinstance(value, np.generic):
-        return value.item()
     if isinstance(value, Mapping):
         return {str(name): described(each) for name, each in value.items()}
     if isinstance(value, list | tuple) and len(value) <= _MOST_SHOWN:

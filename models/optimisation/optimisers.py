@@ -58,11 +58,16 @@ class Optimizer(ABC):
     def __post_init__(self) -> None:
         decay: Any = self.weight_decay
         if isinstance(decay, Real):
-            finite_number(decay, "weight_decay")
+            self._keep(weight_decay=finite_number(decay, "weight_decay"))
             return
         numbers = several(decay, "weight_decay", "a number, or one for each weight")
         checked = tuple(finite_number(each, "a number of weight_decay") for each in numbers)
-        object.__setattr__(self, "weight_decay", checked)
+        self._keep(weight_decay=checked)
+
+    def _keep(self, **checked: Any) -> None:
+        """Numbers as Python has them: a saved model has no others, and must go on as this one."""
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     @property
     def n_temporaries(self) -> int:
@@ -133,9 +138,11 @@ class Optimizer(ABC):
         """Change one weight and its slots in place."""
 
 
-def _below_one(value: Any, name: str) -> None:
-    if finite_number(value, name, most=1) == 1:
+def _below_one(value: Any, name: str) -> float:
+    number = finite_number(value, name, most=1)
+    if number == 1:
         raise InputError(f"{name} is 1: give a number below 1")
+    return number
 
 
 def _with_decay(gradient: Any, weight: Any, decay: float) -> Any:
@@ -169,7 +176,10 @@ class Momentum(Optimizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _below_one(self.momentum, "momentum")
+        if not isinstance(self.nesterov, bool | np.bool_):
+            raise InputError(f"nesterov is {self.nesterov!r}: give True or False")
+        momentum = _below_one(self.momentum, "momentum")
+        self._keep(momentum=momentum, nesterov=bool(self.nesterov))
 
     @property
     def n_temporaries(self) -> int:
@@ -203,7 +213,7 @@ class AdaGrad(Optimizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        finite_number(self.epsilon, "epsilon")
+        self._keep(epsilon=finite_number(self.epsilon, "epsilon"))
 
     @property
     def n_temporaries(self) -> int:
@@ -239,9 +249,8 @@ class Adam(Optimizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _below_one(self.beta1, "beta1")
-        _below_one(self.beta2, "beta2")
-        finite_number(self.epsilon, "epsilon")
+        beta1, beta2 = _below_one(self.beta1, "beta1"), _below_one(self.beta2, "beta2")
+        self._keep(beta1=beta1, beta2=beta2, epsilon=finite_number(self.epsilon, "epsilon"))
 
     @property
     def n_temporaries(self) -> int:

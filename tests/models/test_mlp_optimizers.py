@@ -13,7 +13,7 @@ from test_mlp import LOCAL, classifier, samples, weights_of
 
 from daskpart import MLPClassifier
 from daskpart.errors import InputError
-from daskpart.models import Adam, Momentum
+from daskpart.models import AdaGrad, Adam, Momentum
 
 
 def test_an_optimizer_as_it_is_by_default_has_the_bits_of_its_name():
@@ -74,6 +74,19 @@ def test_a_checkpoint_knows_its_optimizer(tmp_path):
     resumed = classifier(optimizer=Momentum(0.5), max_iter=4, resume=True, **kept).fit(X, y)
     unbroken = classifier(optimizer=Momentum(0.5), max_iter=4).fit(X, y)
     assert weights_of(resumed).tobytes() == weights_of(unbroken).tobytes()
+
+
+@pytest.mark.parametrize("of", [np.float32, np.float64])
+def test_numbers_of_numpy_are_those_of_a_saved_model(of):
+    """1 − beta is computed with them, in their precision; and settings show them."""
+    half = of(0.7)
+    for one in (Adam(half, half, half), Momentum(half, np.True_), AdaGrad(half, weight_decay=half)):
+        assert not any(isinstance(value, np.generic) for value in one.to_dict().values())
+
+
+def test_nesterov_is_no_word():
+    with pytest.raises(InputError, match="nesterov is 'yes': give True or False"):
+        Momentum(nesterov="yes")
 
 
 @pytest.mark.parametrize("number", [-0.1, 1, float("nan"), "0.5"])

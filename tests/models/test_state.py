@@ -340,6 +340,11 @@ def test_another_fit_is_told_in_what_a_user_typed():
     assert "same" not in message.replace("Use the same", "")
 
 
+def test_a_number_of_numpy_in_a_sampler_is_described_as_python_has_it():
+    one, other = (NeighbourSampler(kind(0.5), fanouts=(3,)) for kind in (np.float64, float))
+    assert described(one) == described(other)
+
+
 @given(PARAMETERS, PARAMETERS)
 def test_parameters_are_described_alike_only_where_they_are_equal(one, other):
     def as_lists(value):
