@@ -49,6 +49,21 @@ def test_whole_numbers_may_be_floats(layer, options):
 
 
 @pytest.mark.parametrize(
+    ("layer", "name"),
+    [("appnp", "teleport"), ("gat", "slope"), ("gat", "attention_dropout"), ("gin", "epsilon")],
+)
+def test_numbers_of_numpy_are_those_of_a_saved_model(layer, name):
+    """Which has floats: 1 − teleport of a float32 is another number."""
+    one, other = (
+        model(layer, layer_options={name: number, **({"heads": 1} if layer == "gat" else {})})
+        for number in (np.float32(0.1), float(np.float32(0.1)))
+    )
+    one.fit(features(), labels(), graph=graph())
+    other.fit(features(), labels(), graph=graph())
+    assert weights_of(one).tobytes() == weights_of(other).tobytes()
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"sampler": "vertex"}, "sampler='vertex' draws mini-batches: give batch_size"),

@@ -35,7 +35,8 @@ class APPNP(Layer):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hops", whole_number(self.hops, "hops", 1))
-        finite_number(self.teleport, "teleport", above=True, most=1)
+        teleport = finite_number(self.teleport, "teleport", above=True, most=1)
+        object.__setattr__(self, "teleport", teleport)
 
     @classmethod
     def place(cls, place: int, last: int, **parameters: Any) -> Layer:

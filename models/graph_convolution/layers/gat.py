@@ -65,8 +65,10 @@ class GAT(Layer):
     def __post_init__(self) -> None:
         for name in ("heads", "output_heads"):
             object.__setattr__(self, name, whole_number(getattr(self, name), name, 1))
-        finite_number(self.slope, "slope", -math.inf)
-        if finite_number(self.attention_dropout, "attention_dropout", most=1) == 1:
+        object.__setattr__(self, "slope", finite_number(self.slope, "slope", -math.inf))
+        dropout = finite_number(self.attention_dropout, "attention_dropout", most=1)
+        object.__setattr__(self, "attention_dropout", dropout)
+        if dropout == 1:
             raise InputError("attention_dropout is 1: nothing would be left, give a share below 1")
         if not self.is_last and self.n_outputs % self.heads:
             raise InputError(

@@ -33,7 +33,7 @@ class GIN(Layer):
     epsilon: float = 0.0
 
     def __post_init__(self) -> None:
-        finite_number(self.epsilon, "epsilon", -math.inf)
+        object.__setattr__(self, "epsilon", finite_number(self.epsilon, "epsilon", -math.inf))
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
