@@ -182,7 +182,7 @@ class _GCN(Model):
             (5.2, 3.2),
             partial(plots.part_weights, report.n_entries, unit="nonzeros"),
             alt="Nonzeros of each rank",
-            caption="Work of each rank: nonzeros of its rows.",
+            caption="Nonzeros of the rows of each rank.",
         )
 
     def page(self, fit: Fit) -> dict[str, Any]:

@@ -141,7 +141,7 @@ class GCNText(Text):
         """What to do when weights diverged."""
         return (
             "the loss or weights became NaN or infinite. Lower initial_learning_rate, or scale the "
-            "features."
+            "features, or the numbers that are to be predicted."
         )
 
 

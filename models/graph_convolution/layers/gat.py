@@ -73,7 +73,7 @@ class GAT(Layer):
         if not self.is_last and self.n_outputs % self.heads:
             raise InputError(
                 f"a hidden layer of width {self.n_outputs} cannot be shared by {self.heads} heads: "
-                "give a multiple, or layer_options={'heads': …}"
+                "give a multiple, or other heads in layer_options"
             )
 
     @property
