@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._set_output import _wrap_data_with_container
 
+from daskpart._floor.checks import real_numbers, require_like
 from daskpart.containers.tables import table_in_memory
 from daskpart.errors import InputError
 from daskpart.models.base.estimator import DistributedEstimator
@@ -76,7 +77,8 @@ class FittedNetwork(DistributedEstimator):
         Parameters
         ----------
         coefs : dict of str to ndarray
-            As `coefs_` has them; of PyTorch Geometric and DGL see
+            As `coefs_` has them; `predict` then takes features, and of a network that was trained
+            without any an identity (`scipy.sparse.eye_array`). Of PyTorch Geometric and DGL see
             `daskpart.models.graph_convolution.state_dicts.coefs_from_state_dict`.
         classes : array-like, optional
             Names of the outputs, one each; default: their numbers.
@@ -86,10 +88,15 @@ class FittedNetwork(DistributedEstimator):
         Raises
         ------
         InputError
-            For weights of another network than the parameters make, or not a class an output.
+            For weights of another network than the parameters make, or that are no finite numbers,
+            or not a class an output.
         """
         self._check_parameters()
-        given = {name: np.array(weight, self.dtype, order="C") for name, weight in coefs.items()}
+        require_like(coefs, "coefs", ("items",), "a dict of names to arrays, as coefs_ is")
+        given = {
+            name: real_numbers(weight, f"{name} value", np.ndim(weight)).astype(self.dtype, "C")
+            for name, weight in coefs.items()
+        }
         if "0.weight" not in given:
             raise InputError(f"coefs lack '0.weight'; they have {', '.join(given) or 'nothing'}")
         n_inputs = len(given["0.weight"])

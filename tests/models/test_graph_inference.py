@@ -99,6 +99,11 @@ def test_weights_of_another_network_are_refused():
         model(hidden=(9,)).set_coefs(coefs_from_state_dict(state))
     with pytest.raises(InputError, match="lack '0"):
         model().set_coefs({})
+    with pytest.raises(InputError, match="coefs is a NoneType: give a dict"):
+        model().set_coefs(None)
+    for wrong in ("a", np.nan):
+        with pytest.raises(InputError, match=r"0\.weight values"):
+            model().set_coefs({"0.weight": np.array([[wrong]])})
     for classes in (["a", "b"], [["a", "b", "c"]]):
         with pytest.raises(InputError, match="coefs have 3 outputs: name each of them"):
             model().set_coefs(coefs_from_state_dict(state), classes=classes)
