@@ -235,7 +235,8 @@ class ImplicitFactorization(Recommender):
             once are added up. A Dask array is computed here.
         y : ignored
         validation : container, optional
-            Events to measure `validation_ndcg` on, with users and items of X.
+            Events to measure `validation_ndcg` on, with users and items of X; those that X has,
+            too, are left out (`score` would count them).
         {words of fit}
         """
         return self._fit(X, y, plan=plan, client=client, validation=validation)

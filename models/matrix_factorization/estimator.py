@@ -275,7 +275,7 @@ class MatrixFactorization(Recommender):
             with its weight, so scale weights to about 1.
         validation : container, optional
             Ratings to measure `validation_rmse` on, with users and items of X; with "bpr" events to
-            measure `validation_ndcg` on.
+            measure `validation_ndcg` on; those that X has, too, are left out.
         {words of fit}
         """
         return self._fit(
