@@ -153,7 +153,7 @@ def _shard_chunks(
     connectivity = _with_owners(found, owners, random_state)
     numbering = number_touched(connectivity)
     dtype = as_values(np.empty(0, array.dtype)).dtype
-    token = tokenize(array, partition.assignment, connectivity.owners, axis)
+    token = tokenize(array, partition.assignment, partition.n_parts, connectivity.owners, axis)
     name, split = f"shards-{token}", f"shard-split-{token}"
     splits = {
         (split, i, j): Task(

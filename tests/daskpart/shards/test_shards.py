@@ -176,6 +176,14 @@ def test_tools_of_dask_give_shards_that_can_be_computed(lazily):
             assert_same_matrix(made.array.compute(), shards.array.compute())
 
 
+def test_two_cuts_that_differ_in_empty_parts_alone_are_computed_together():
+    chunks = da.from_array(sparse.COO(DENSE), chunks=(2, 6))
+    cuts = [shard(chunks, partition) for partition in (PARTITION_2, PARTITION)]
+    for both in (cuts, cuts[::-1]):
+        for found, one in zip(dask.compute(*both, scheduler="sync"), both, strict=True):
+            assert_same_shards(found, shard(sparse.COO(DENSE), one.partition).compute())
+
+
 @pytest.mark.parametrize("axis", ["rows", "columns"])
 def test_columns_are_the_rows_of_the_transpose(axis):
     matrix = random_ratings(2, (20, 15), 90)
