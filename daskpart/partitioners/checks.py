@@ -9,6 +9,8 @@ from daskpart._floor.checks import finite_number, whole_number, whole_numbers
 from daskpart.errors import EngineError, InputError
 from daskpart.hypergraph import Hypergraph
 
+from .objectives import Objective
+
 _LARGEST_EPSILON = 1e6
 
 
@@ -25,12 +27,19 @@ def checked_n_parts(n_parts: int, n_vertices: int) -> int:
     return n_parts
 
 
-def check_sums(hypergraph: Hypergraph, cost_table: NDArray[np.int64]) -> None:
-    """Refuse net costs that, times what the table asks, do not fit in 64 bits when added up."""
-    most = hypergraph.net_costs.sum(dtype=np.float64) * float(cost_table.max())
+def check_prices(hypergraph: Hypergraph, objective: Objective, n_parts: int) -> None:
+    """Refuse a cost table that is none, and net costs that times it do not fit in 64 bits."""
+    table = np.asarray(objective.cost_table(n_parts))
+    formed = table.shape == (n_parts + 1,) and table.dtype == np.int64
+    if not formed or table[:2].any() or (np.diff(table) < 0).any():
+        raise InputError(
+            f"cost_table({n_parts}) of the objective {objective.name!r} is {table!r}: give an "
+            f"int64[{n_parts + 1}] that begins with 0, 0 and never falls"
+        )
+    most = hypergraph.net_costs.sum(dtype=np.float64) * float(table[-1])
     if most >= 2.0**63:
         raise InputError(
-            f"the net costs may come to {most:.3g} with {len(cost_table) - 1} parts, too much for "
+            f"the net costs may come to {most:.3g} with {n_parts} parts, too much for "
             "64-bit sums: divide them by a common number, or use a smaller rho"
         )
 

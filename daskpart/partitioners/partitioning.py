@@ -19,7 +19,7 @@ from daskpart.errors import InputError
 from daskpart.partitions import Partition
 
 from .balance import heaviest_allowed, warn_if_too_heavy, with_weights
-from .checks import check_sums, checked_epsilon, checked_fixed, checked_n_parts
+from .checks import check_prices, checked_epsilon, checked_fixed, checked_n_parts
 from .engine import Engine, quiet_about_balance
 from .methods import METHODS, Method, Task, looks_at_nets
 from .objectives import ConnectivityMinusOne, Objective, PowerConnectivity, objective_named
@@ -131,7 +131,7 @@ def partition(
     n_parts = checked_n_parts(n_parts, hypergraph.n_vertices)
     wanted = None if fixed is None else checked_fixed(fixed, hypergraph.n_vertices, n_parts)
     priced = goal if METHODS[method].follows_objective else ConnectivityMinusOne()
-    check_sums(hypergraph, priced.cost_table(n_parts))
+    check_prices(hypergraph, priced, n_parts)
     info: dict[str, Any] = {
         "method": method,
         "objective": goal.name if METHODS[method].follows_objective else None,

@@ -25,7 +25,7 @@ from daskpart.data_models import NAMES, DataModel, rebuild
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners.balance import heaviest_allowed, with_weights
-from daskpart.partitioners.checks import check_sums, checked_epsilon, checked_fixed
+from daskpart.partitioners.checks import check_prices, checked_epsilon, checked_fixed
 from daskpart.partitioners.engine import Engine, get_engine
 from daskpart.partitioners.objectives import objective_named
 from daskpart.partitions import Partition
@@ -139,7 +139,7 @@ def refine(
     n_vertices, n_parts = hypergraph.n_vertices, partition.n_parts
     partition.check_fits(n_vertices, "the data", shape=built.shape, nnz=built.nnz)
     priced = objective_named(metric if metric in TABLES else "connectivity", rho)
-    check_sums(hypergraph, priced.cost_table(n_parts))
+    check_prices(hypergraph, priced, n_parts)
     weighed = Partition(partition.assignment, n_parts, hypergraph.vertex_weights, partition.info)
     job = Job(
         hypergraph,
@@ -208,7 +208,7 @@ def owner_vertices(owners: str | Sequence[int] | NDArray, built: DataModel) -> N
 def _check_owners_are_pins(hypergraph: Hypergraph, vertices: NDArray[np.int64]) -> None:
     sizes = np.diff(hypergraph.net_pointer)
     is_owner = hypergraph.pins == np.repeat(vertices, sizes)
-    owned = np.add.reduceat(np.append(is_owner, False), hypergraph.net_pointer[:-1]) > 0
+    owned = np.add.reduceat(np.append(is_owner, False), hypergraph.net_pointer[:-1]) & (sizes > 0)
     nobody = (sizes == 0) & (vertices >= -1) & (vertices < hypergraph.n_vertices)
     wrong = np.flatnonzero(~owned & ~nobody)
     if len(wrong):

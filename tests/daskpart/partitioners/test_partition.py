@@ -309,6 +309,20 @@ def test_an_objective_needs_a_name():
         daskpart.partition(np.eye(4), 2, Nameless())
 
 
+@pytest.mark.parametrize(
+    "prices", [[0, 0], [0, 0, 2, 1], [0, 1, 1, 1], [0, 0, 0.5, 1], "none"], ids=str
+)
+def test_an_objective_needs_a_cost_table_that_is_one(prices):
+    class Priced:
+        name, keeps_cut_nets = "own", True
+
+        def cost_table(self, n_parts):
+            return np.array(prices)
+
+    with pytest.raises(InputError, match=r"give an int64\[4\] that begins with 0, 0"):
+        daskpart.partition(scipy.sparse.eye_array(4), 3, Priced())
+
+
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_where_no_vertex_weighs_anything_their_number_is_balanced(method):
     rng = np.random.default_rng(0)

@@ -239,6 +239,10 @@ def test_bad_input():
     for outside in (2, -2):
         with pytest.raises(InputError, match="net 1 is owned by vertex"):
             refine(with_empty, halves, "max-volume", owners=[0, outside])
+    first_empty = Hypergraph.from_nets([0, 0, 2], [0, 1], 2)
+    for outside in (2, -2):  # also where the next net begins at the same pin
+        with pytest.raises(InputError, match="net 0 is owned by vertex"):
+            refine(first_empty, halves, "max-volume", owners=[outside, 0])
     with pytest.raises(InputError):
         refine(hypergraph, Partition([0, 1], 2))
     with pytest.raises(InputError, match="give a Partition, second"):
