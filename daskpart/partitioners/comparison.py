@@ -100,7 +100,7 @@ class Comparison:
                 readable(value) + (" *" if value == least[metric] else "  ")
                 for metric, value in row.items()
             )
-            lines.append([method, *cells])
+            lines.append([str(method), *cells])
         return lines
 
     @property

@@ -73,6 +73,14 @@ def test_table(comparison):
     assert comparison.to_dict()["cube"] == comparison.values["cube"]
 
 
+def test_rows_may_be_named_by_what_is_tried(counts):
+    tried = {epsilon: {"method": "direct", "epsilon": epsilon} for epsilon in (0.01, 0.3)}
+    found = daskpart.compare_partitions(counts, 4, tried, ["connectivity"], progress=False)
+    assert [line.split()[0] for line in repr(found).splitlines()[2:]] == ["0.01", "0.3"]
+    assert ">0.01</td>" in found._repr_html_()
+    assert found.to_frame().index.tolist() == [0.01, 0.3]
+
+
 def test_picture(comparison):
     pyplot = pytest.importorskip("matplotlib.pyplot")
     ax = comparison.plot()
