@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -293,7 +294,8 @@ def value_bytes(value: Any) -> int:
     """Bytes of a small value that goes into an allreduce, or of a tuple or list of such."""
     if isinstance(value, (tuple, list)):  # of unequal lengths, perhaps
         return sum(map(value_bytes, value))
-    return int(np.asarray(value).nbytes)
+    nbytes = getattr(value, "nbytes", None)  # of what NumPy would refuse to make dense, too
+    return int(nbytes if isinstance(nbytes, Integral) else np.asarray(value).nbytes)
 
 
 def _columns_of(records: Sequence[RoundRecord]) -> list[NDArray[np.int64]]:

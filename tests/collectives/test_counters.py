@@ -6,10 +6,17 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import sparse
 
-from daskpart.collectives import Counters, RoundRecord
+from daskpart.collectives import (
+    Counters,
+    GraphCommunicator,
+    LocalCommunicator,
+    RoundRecord,
+)
 from daskpart.collectives.counters import value_bytes
 from daskpart.collectives.transports.measures import Measures, Note
+from daskpart.collectives.transports.threads import ThreadsCommunicator
 from daskpart.errors import InputError
 
 
@@ -104,3 +111,13 @@ def test_bytes_of_a_tuple_are_those_of_its_parts():
     parts = np.zeros(3), np.zeros((2, 2), np.float32), 5
     assert value_bytes(parts) == 24 + 16 + 8
     assert value_bytes([parts, np.zeros(1)]) == 56
+
+
+def test_a_fold_takes_what_numpy_refuses_to_make_dense():
+    given = [sparse.COO([[rank]], [1.0], shape=(4,)) for rank in range(3)]
+    for Transport in (LocalCommunicator, ThreadsCommunicator, GraphCommunicator):
+        with Transport(3) as communicator:
+            total = communicator.fold(communicator.values(given), sum).result()
+            assert total.todense().tolist() == [1, 1, 1, 0]
+            sent = [given[0].nbytes, total.nbytes]  # of each rank but 0, and back
+            assert communicator.counters.bytes_sent.tolist() == [2 * sent[1], sent[0], sent[0]]
