@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from daskpart._floor.archive import opened_npz
 from daskpart._floor.atomic import replacing
-from daskpart._floor.checks import as_array, one_of, whole_number
+from daskpart._floor.checks import as_array, checked_delay, one_of, whole_number
 from daskpart.collectives.communicator import Communicator, PerRank, unchanged
 from daskpart.collectives.transports import client_if_any
 from daskpart.collectives.transports.time_limits import time_limits
@@ -130,7 +130,7 @@ class ParameterServer:
             row_shape,
             kind,
             rule_of(update, kind),
-            _checked_delay(delay),
+            checked_delay(delay),
         )
         self.n_items, self.n_ranks, self.delay = n_items, n_ranks, spec.delay
         self.placement = spec.directory.owner
@@ -328,17 +328,6 @@ class ParameterServer:
             return [np.full((n, *spec.row_shape), given, spec.dtype) for n in counts]
         pieces = [given[ids] for ids in spec.directory.ids_of_shards]
         return [piece.astype(spec.dtype, copy=False) for piece in pieces]
-
-
-def _checked_delay(delay: Any) -> float:
-    """τ as a float: a whole number of tasks, or infinity."""
-    ok = isinstance(delay, int | float | np.number) and not isinstance(delay, bool)
-    if not ok or not delay >= 0 or (delay != math.inf and delay != int(delay)):
-        raise InputError(
-            f"delay is {delay!r}: give a whole number of tasks, 0 (synchronous) or more, or "
-            "math.inf (asynchronous)"
-        )
-    return float(delay)
 
 
 def _checked_dtype(dtype: Any) -> np.dtype[Any]:

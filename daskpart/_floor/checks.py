@@ -95,6 +95,17 @@ def finite_number(
     return found
 
 
+def checked_delay(delay: Any) -> float:
+    """τ as a float: a whole number of tasks, or infinity."""
+    ok = isinstance(delay, int | float | np.number) and not isinstance(delay, bool)
+    if not ok or not delay >= 0 or (delay != math.inf and delay != int(delay)):
+        raise InputError(
+            f"delay is {delay!r}: give a whole number of tasks, 0 (synchronous) or more, or "
+            "math.inf (asynchronous)"
+        )
+    return float(delay)
+
+
 def fraction(value: object, name: str) -> float:
     """A number between 0 and 1, both excluded."""
     found = _as_float(value)

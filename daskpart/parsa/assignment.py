@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.checks import whole_number
+from daskpart._floor.checks import checked_delay, one_of, whole_number
 from daskpart.errors import InputError
 
 from .bipartite import Block, block_of
@@ -133,9 +133,13 @@ class Parallel:
     client: Any = None
     schedule: Any = None
 
+    def __post_init__(self) -> None:
+        whole_number(self.workers, "workers", least=1)
+        checked_delay(self.delay)
+        one_of(self.transport, "transport", ("auto", "local", "dask", "mpi"))
+
     def check(self, n_blocks: int, extra_passes: int) -> None:
         """Refuse more workers than blocks, and what only one worker can do."""
-        whole_number(self.workers, "workers", least=1)
         if self.workers > n_blocks:
             raise InputError(
                 f"workers is {self.workers}, but there are only {n_blocks} blocks: each worker "

@@ -138,7 +138,7 @@ def partition(
         )
     usual = 1 if parallel.workers == 1 else _BLOCKS_A_WORKER * parallel.workers
     with blocks_of(data, n_parts, n_blocks, memory_limit, random_state, usual) as blocks:
-        start.check(n_parts, blocks)
+        start.check(n_parts, blocks, polish)
         parallel.check(blocks.n_blocks, start.extra_passes)
         offset = 0 if previous is None else previous.n_data_seen
         given = _checked_weights(weights, blocks.n_data)
@@ -162,7 +162,7 @@ class _Start:
     sample: float
     previous: ParsaResult | None
 
-    def check(self, n_parts: int, blocks: Blocks) -> None:
+    def check(self, n_parts: int, blocks: Blocks, polish: bool) -> None:
         if n_parts > blocks.n_data:
             raise InputError(
                 f"n_parts is {n_parts}, but there are only {blocks.n_data} data to share out: "
@@ -182,6 +182,10 @@ class _Start:
                 f"previous has {self.previous.n_parts} parts, {n_parts} are asked: "
                 "new data can only join the parts that there are"
             )
+        if polish and not isinstance(blocks, MemoryBlocks):
+            raise InputError("polish needs the whole graph in memory: leave out memory_limit")
+        if polish and self.previous is not None:
+            raise InputError("polish does not know the old data: leave it out beside previous")
 
 
 class _Run:
@@ -231,10 +235,7 @@ class _Run:
 
     def polish(self, epsilon: float) -> None:
         """Moves of single data that lower Σ (λ - 1), on a graph in memory."""
-        if not isinstance(self.blocks, MemoryBlocks):
-            raise InputError("polish needs the whole graph in memory: leave out memory_limit")
-        if self.start.previous is not None:
-            raise InputError("polish does not know the old data: leave it out beside previous")
+        assert isinstance(self.blocks, MemoryBlocks)
         n_parts, graph = self.settings.n_parts, self.blocks.graph
         hypergraph = with_weights(graph.hypergraph(self.weights))
         self.assignment = polish_parts(

@@ -252,6 +252,8 @@ def test_without_data_there_is_nothing_to_assign(options):
         ({"workers": 3, "n_blocks": 2}, "only 2 blocks"),
         ({"workers": 2, "n_blocks": 4, "extra_passes": 1}, "workers=1"),
         ({"workers": 2, "delay": -1}, "delay is -1"),
+        ({"delay": -1}, "delay is -1"),
+        ({"transport": "carrier pigeon"}, "transport is 'carrier pigeon'"),
     ],
 )
 def test_what_cannot_be_used_is_refused(matrix, options, words):
@@ -259,12 +261,15 @@ def test_what_cannot_be_used_is_refused(matrix, options, words):
         partition(matrix, **{"n_parts": K, **options})
 
 
-def test_what_needs_the_whole_graph_is_refused_for_blocks(matrix, tmp_path):
+def test_what_needs_the_whole_graph_is_refused_for_blocks(matrix, tmp_path, monkeypatch):
     folder = BlockFolder.write(Bipartite.from_matrix(matrix), tmp_path, 3)
-    with pytest.raises(InputError, match="in memory"):
-        partition(folder, K, polish=True)
-    with pytest.raises(InputError, match="polish does not know the old data"):
-        partition(matrix, K, polish=True, previous=partition(matrix, K))
+    old = partition(matrix, K)
+    with monkeypatch.context() as before_all_are_assigned:
+        before_all_are_assigned.delattr("daskpart.parsa.run.assign_in_order")
+        with pytest.raises(InputError, match="in memory"):
+            partition(folder, K, polish=True)
+        with pytest.raises(InputError, match="polish does not know the old data"):
+            partition(matrix, K, polish=True, previous=old)
     with pytest.raises(InputError, match="in 3 already"):
         partition(folder, K, n_blocks=4)
     with pytest.raises(ReadError, match="no such file"):
