@@ -111,7 +111,7 @@ class PowerConnectivity:
 
 def objective_named(objective: str | Objective, rho: float = 2) -> Objective:
     """'connectivity', 'cut-net', 'power' (with its ρ), or an objective as it is."""
-    if not isinstance(objective, str):
+    if not isinstance(objective, str | type):
         if all(hasattr(objective, name) for name in ("name", "keeps_cut_nets", "cost_table")):
             return objective
     elif objective == "power":

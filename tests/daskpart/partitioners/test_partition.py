@@ -307,6 +307,8 @@ def test_an_objective_needs_a_name():
 
     with pytest.raises(InputError, match="or an object with name, keeps_cut_nets"):
         daskpart.partition(np.eye(4), 2, Nameless())
+    with pytest.raises(InputError, match="or an object with name, keeps_cut_nets"):
+        daskpart.partition(np.eye(4), 2, CutNet)  # the class, and no object of it
 
 
 @pytest.mark.parametrize(
