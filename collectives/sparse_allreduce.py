@@ -37,6 +37,7 @@ from .reduction import SUM, Reduction, require_reduction
 from .sparse_exchange import combine_step, exchange_of, pack_step, run_local
 from .sparse_steps import ALGORITHMS, LOCAL_KINDS, Step, core_of, require_free_choice, steps_of
 from .stream import Stream, dense_stream_of, stream_of
+from .values import require_kind
 
 
 def sparse_allreduce(
@@ -99,6 +100,7 @@ def sparse_allreduce(
     ...     print(communicator.gather(total)[0].to_numpy())
     [0. 3. 0. 5.]
     """
+    _check_costs(model, switch_density)
     options: dict[str, Any] = {
         "algorithm": algorithm, "group": group, "degrees": degrees, "model": model,
         "switch_density": switch_density,
@@ -155,6 +157,7 @@ def post_sparse_allreduce(
         Compute something else, then call its `collect`.
     """
     require_reduction(reduction)
+    _check_costs(model, switch_density)
     if algorithm == "auto":
         require_free_choice(group, degrees)
         model = model or cost_model_of(communicator)
@@ -309,6 +312,13 @@ def _problem(n_ranks: int, agreed: NDArray[np.int64]) -> Problem:
     # within 5 %: vectors differ a little from step to step, and choosing takes a millisecond
     mean = 2.0 ** (round(8 * math.log2(entries / n_ranks)) / 8) if entries else 0.0
     return Problem(n_ranks, size, min(mean, size), _dtype(dtype))
+
+
+def _check_costs(model: Any, switch_density: Any) -> None:
+    if model is not None:
+        require_kind(model, CostModel, "a CostModel")
+    if switch_density is not None:
+        checked_switch(switch_density)
 
 
 def checked_switch(switch: Any) -> CostModel | float:

@@ -362,6 +362,8 @@ def test_ranks_that_disagree_are_named(make_communicator, change, message):
         ({"algorithm": "dense-ring", "switch_density": 0.0}, "share, above 0 and at most 1"),
         ({"algorithm": "dense-ring", "switch_density": math.nan}, "got nan"),
         ({"algorithm": "dense-ring", "switch_density": "half"}, "got 'half'"),
+        ({"switch_density": "half"}, "got 'half'"),
+        ({"model": "fast"}, "Got str: give a CostModel"),
         ({"algorithm": "butterfly", "degrees": 4}, "degrees is 4: give a sequence of whole"),
         ({"algorithm": "butterfly", "degrees": (2.5, 2)}, "a degree is 2.5"),
     ],
@@ -507,6 +509,8 @@ def test_arrays_that_do_not_fit():
         sparse_allreduce(da.zeros((2, 6), chunks=(1, -1), dtype=complex))
     with pytest.raises(InputError, match=r"fill value is 0\.0, but the neutral element of max"):
         sparse_allreduce(da.from_array(sparse.zeros((2, 6)), chunks=(1, -1)), reduction=MAX)
+    with pytest.raises(InputError, match="Got str: give a CostModel"):
+        sparse_allreduce(x, model="fast")
     with pytest.raises(InputError, match="reduction is 'sum'"):
         sparse_allreduce(da.zeros((2, 6), chunks=(1, -1)), reduction="sum")
     with pytest.raises(InputError, match="got list and NoneType"):
