@@ -47,7 +47,10 @@ def sparse_kernels(combine: Callable[[Any, Any], Any]) -> SparseKernels:
     makers = (_merge, _add_marked, _scatter)
     if isinstance(combine, np.ufunc):
         return SparseKernels(*(make(combine) for make in makers))
-    function = combine if hasattr(combine, "py_func") else jitted(combine)
+    try:
+        function = combine if hasattr(combine, "py_func") else jitted(combine)
+    except TypeError as error:  # of a built-in function, such as max
+        raise _refused(combine, str(error)) from error
     # a jitted function is another one in every process: what is cached would not be found again
     return SparseKernels(*(_told(make(function, cache=False), combine) for make in makers))
 
@@ -59,15 +62,19 @@ def _told(compiled: Any, combine: Any) -> Callable[..., Any]:
         try:
             return compiled(*arguments)
         except NumbaError as error:
-            name = getattr(combine, "__name__", repr(combine))
             lines = [line for line in str(error).splitlines() if not line.startswith("Failed")]
-            raise InputError(
-                f"combine={name} of a reduction is called with two numbers in a sparse allreduce, "
-                "by a kernel; give a numpy ufunc, or a function of two numbers that numba can "
-                f"compile. numba says: {lines[0] if lines else error}"
-            ) from error
+            raise _refused(combine, lines[0] if lines else str(error)) from error
 
     return call
+
+
+def _refused(combine: Any, why: str) -> InputError:
+    name = getattr(combine, "__name__", repr(combine))
+    return InputError(
+        f"combine={name} of a reduction is called with two numbers in a sparse allreduce, by a "
+        "kernel; give a numpy ufunc, or a function of two numbers that numba can compile. numba "
+        f"says: {why}"
+    )
 
 
 def _merge(combine: Any, **options: Any) -> Any:
