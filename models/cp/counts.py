@@ -11,9 +11,9 @@
 
 Columns sum to 1, so a column is how the counts of a component are spread over a mode, and λ says
 how many they are. An absent entry is a count of 0: what it adds is x̂ alone, and all x̂ together are
-Σ λ. So an iteration sees the nonzeros alone, needs no Gram, and what travels is as in ALS. No step
-raises the loss. A mode takes one step: with several before the next mode more passes led to the
-same loss.
+Σ λ. So an iteration sees the nonzeros alone, needs no Gram, and what travels is as in ALS. No
+multiplication raises the loss. A mode takes one step: with several before the next mode more passes
+led to the same loss.
 
 An entry of a factor that has come to 0 stays there under multiplication. Where the counts want it
 larger, Φ above 1, it begins again at a hundredth of the mean of its factor.

@@ -174,6 +174,8 @@ class CPText(Text):
 
     def advice(self, step: Step) -> str:
         """What to do when factors diverged."""
+        if self._plan.choice.loss == POISSON:  # which has no ridge
+            return "factors became NaN or infinite. Scale the tensor."
         return "factors became NaN or infinite. Add a ridge, or scale the tensor."
 
 
