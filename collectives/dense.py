@@ -336,7 +336,7 @@ def _of_root(value: Any, rank: int, *, root: int) -> Any:
 
 
 def _pack_value(value: NDArray[Any], positions: NDArray[np.int64]) -> NDArray[Any]:
-    return value[None].copy()
+    return np.repeat(value[None], len(positions), axis=0)
 
 
 def _place_value(value: Any, inbox: Inbox) -> Any:

@@ -76,7 +76,10 @@ class Inbox:
 
 @dataclass(frozen=True, eq=False)
 class RankMessages:
-    """One rank's messages of one round of a plan: ranks, rising, and local positions for each."""
+    """One rank's messages of one round of a plan: ranks, rising, and local positions for each.
+
+    Rows are packed by one call, for all destinations one after the other.
+    """
 
     rank: int
     destinations: list[int]
@@ -85,24 +88,30 @@ class RankMessages:
     in_positions: list[NDArray[np.int64]]
 
     def messages(self, value: Any, pack: Callable, place: int | None = None) -> list[Message]:
-        """What the rank sends: ``pack(value, positions)`` gives the rows of each message.
+        """What the rank sends: ``pack(value, positions)`` gives the rows of all messages.
 
         `place` is that of one destination, where only its message is wanted.
         """
-        messages, what = [], f"rows of rank {self.rank}"
-        for index in range(len(self.destinations)) if place is None else [place]:
-            destination, positions = self.destinations[index], self.out_positions[index]
-            payload = as_array(pack(value, positions), what)
-            if payload.ndim == 0 or len(payload) != len(positions):
-                raise InputError(
-                    f"Rank {self.rank} packed an array of shape {payload.shape} for "
-                    f"{len(positions)} rows to rank {destination}; pack must give one row a "
-                    "position."
-                )
-            if not payload.flags.owndata or payload is value:
-                payload = copied(payload)  # a view could change under the receiver
-            messages.append(Message([destination], payload, len(payload), payload.nbytes))
-        return messages
+        if not self.destinations:
+            return []
+        destinations, of_each = self.destinations, self.out_positions
+        if place is not None:
+            destinations, of_each = [destinations[place]], [of_each[place]]
+        every = of_each[0] if len(of_each) == 1 else np.concatenate(of_each)
+        rows = as_array(pack(value, every), f"rows of rank {self.rank}")
+        if rows.ndim == 0 or len(rows) != len(every):
+            raise InputError(
+                f"Rank {self.rank} packed an array of shape {rows.shape} for {len(every)} rows; "
+                "pack must give one row a position."
+            )
+        if not rows.flags.owndata or rows is value:
+            rows = copied(rows)  # a view could change under the receiver
+        return [
+            Message([destination], payload, len(payload), payload.nbytes)
+            for destination, payload in zip(
+                destinations, _pieces(rows, list(map(len, of_each))), strict=True
+            )
+        ]
 
     def incoming(self, payloads: list[NDArray[Any]]) -> Inbox:
         """What arrived, in the order of `sources`; they must agree in dtype and row shape.
@@ -116,9 +125,9 @@ class RankMessages:
             if len(payload) != len(positions):
                 told = f"{len(payload)} rows sent", f"{len(positions)} by the plan here"
                 raise ranks_disagree("a plan", (source, told[0]), (self.rank, told[1]))
-        for source, payload in zip(self.sources[1:], payloads[1:], strict=True):
-            one, other = (self.sources[0], payloads[0]), (source, payload)
-            require_same_arrays(f"what they send to rank {self.rank}", one, other, rows=True)
+            if payload.dtype != payloads[0].dtype or payload.shape[1:] != payloads[0].shape[1:]:
+                one, other = (self.sources[0], payloads[0]), (source, payload)
+                require_same_arrays(f"what they send to rank {self.rank}", one, other, rows=True)
         return Inbox(self.rank, self.sources, self.in_positions, payloads)
 
 
@@ -217,7 +226,7 @@ def _localise_round(
             raise InputError(
                 f"Rank {entry.rank} {does} item {item} by the plan, but its numbering lacks it."
             )
-        return np.split(order[place], pointer[1:-1])[: len(pointer) - 1]
+        return _pieces(order[place], np.diff(pointer).tolist())
 
     return RankMessages(
         rank=entry.rank,
@@ -226,6 +235,15 @@ def _localise_round(
         sources=entry.sources.tolist(),
         in_positions=positions(entry.in_items, entry.in_pointer, "receives"),
     )
+
+
+def _pieces(rows: NDArray[Any], lengths: list[int]) -> list[NDArray[Any]]:
+    """Views of so many rows each, one after the other; `np.split` takes ten times as long."""
+    pieces, begin = [], 0
+    for length in lengths:
+        pieces.append(rows[begin : begin + length])
+        begin += length
+    return pieces
 
 
 # -- messages of any size: arrays ---

@@ -45,7 +45,7 @@ def expand(
         State of each rank; spent, as in `Communicator.update`.
     pack : callable
         ``pack(state, positions)`` gives one row a position. Default: rows of an array. Called once
-        a message, or for all rows that start here.
+        for all rows that start here; on the graph transport once a message.
     place : callable
         ``place(state, inbox, **static)`` gives the new state. Default: overwrite rows of an array.
     **static
