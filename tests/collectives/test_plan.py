@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -85,7 +84,7 @@ def test_slices_of_ranks_mirror_each_other(drawn):
     assert sent == received == naive_messages(triples)
 
 
-def test_the_slice_of_a_rank_takes_memory_for_its_own_messages_alone():
+def test_the_slice_of_a_rank_takes_memory_for_its_own_messages_alone(least_peak):
     n_ranks = 300
     source, destination = (ends.ravel() for ends in np.indices((n_ranks, n_ranks)))
     proper = source != destination
@@ -93,10 +92,7 @@ def test_the_slice_of_a_rank_takes_memory_for_its_own_messages_alone():
         n_ranks, source[proper], destination[proper], np.zeros(proper.sum(), np.int32)
     )
     entry.of_rank(0)  # makes ready what all slices share
-    tracemalloc.start()
-    entry.of_rank(1)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    _, peak = least_peak(lambda: entry.of_rank(1))
     assert peak < entry.n_messages  # bytes: one for each message of the round would be as many
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import pytest
 
@@ -56,22 +54,6 @@ def rows_of(case: str) -> RankRows:
     return RankRows(0, rows, tuple(len(all_[::2]) for all_ in every), SHAPES[case])
 
 
-def least_peak(work):
-    """What `work` returns, and its most bytes at a time: the least of three turns.
-
-    What other threads of the process allocate meanwhile is counted too: it only ever adds.
-    """
-    peaks = []
-    for _ in range(3):
-        tracemalloc.start()
-        try:
-            result = work()
-            peaks.append(tracemalloc.get_traced_memory()[1])
-        finally:
-            tracemalloc.stop()
-    return result, min(peaks)
-
-
 def arranged(case, dtype, memory, coordinates):
     """The rank's tensor and its nonzeros' bytes."""
     rows = rows_of(case)
@@ -83,7 +65,7 @@ def arranged(case, dtype, memory, coordinates):
 @pytest.mark.parametrize("memory", ["fast", "small"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("case", SHAPES)
-def test_never_more_than_twice_the_nonzeros_and_the_factors(case, dtype, memory):
+def test_never_more_than_twice_the_nonzeros_and_the_factors(case, dtype, memory, least_peak):
     coordinates = drawn(case)
     arranged(case, dtype, memory, coordinates[:, :100])  # compiles
     (tensor, held), peak = least_peak(lambda: arranged(case, dtype, memory, coordinates))
@@ -116,7 +98,7 @@ def test_nonzeros_given_away_make_the_same_layout(case):
         arrange(given, rows, dtype="float64", memory="fast")
 
 
-def test_pieces_of_blocks_are_copied_once():
+def test_pieces_of_blocks_are_copied_once(least_peak):
     piece = drawn("matrix")
     pieces = [(piece, np.ones(piece.shape[1], np.float32))] * 3
     rank, peak = least_peak(lambda: collect_rank(1, pieces, "float64"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -51,21 +49,13 @@ def test_rows_of_a_rank_are_no_copy():
     assert np.shares_memory(rows.matrix(5).indices, X.indices)
 
 
-def test_transposing_takes_few_bytes_an_entry():
+def test_transposing_takes_few_bytes_an_entry(least_peak):
     n_rows, n_columns = 3_000, 500
     pointer = np.arange(0, 100 * n_rows + 1, 100)
     indices = np.sort(np.random.default_rng(0).integers(0, n_columns, (n_rows, 100)), axis=1)
     indices = indices.astype(np.int32).ravel()
-    transpose(pointer, indices, n_columns)
-    tracemalloc.start()
-    try:
-        transpose(pointer, indices, n_columns)
-        _, most = tracemalloc.get_traced_memory()
-        tracemalloc.reset_peak()
-        group(indices, indices, n_columns)
-        _, of_group = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+    _, most = least_peak(lambda: transpose(pointer, indices, n_columns))
+    _, of_group = least_peak(lambda: group(indices, indices, n_columns))
     # a byte of truth before and behind, and four for the row
     assert most < 6.6 * len(indices)
     assert of_group < 8.4 * len(indices)
