@@ -59,9 +59,6 @@ def norms_of(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isfinite(norms), norms, np.nan)
 
 
-WeightsOf = Callable[[NDArray[np.float64]], NDArray[np.float64]]  # λ from sums
-
-
 @dataclass(frozen=True)
 class Update:
     """How the rows of a factor follow from their equations, mode by mode.
@@ -114,10 +111,11 @@ class Factors:
 
 @dataclass(frozen=True)
 class _Messages:
-    """The reduce and the expand of each mode, ready to run."""
+    """The reduce and the expand of each mode, ready to run; and what makes λ of sums."""
 
     reduces: Sequence[PreparedPlan]
     expands: Sequence[PreparedPlan]
+    weights_of: Callable[[NDArray[np.float64]], NDArray[np.float64]] = norms_of
 
     def reduce_rows(self, comm: Communicator, rows: PerRank, mode: int) -> PerRank:
         """Rows that were computed everywhere, added up at their owners.
@@ -151,7 +149,7 @@ class PointToPointModes(_Messages):
             products = comm.map(partial_products, tensors, *factors.rows, mode=mode)
             products = self.reduce_rows(comm, products, mode)
             sums = _solve(comm, tensors, factors, products, mode, update)
-            sums = self._normalise(comm, factors, sums, mode, norms_of)
+            sums = self._normalise(comm, factors, sums, mode)
             (messages,) = self.expands[mode].rounds
             sent = comm.post(messages, factors.rows[mode], pack_rows)
             # while the rows are on their way: the Gram is of owned ones
@@ -161,30 +159,17 @@ class PointToPointModes(_Messages):
         return factors, sums
 
     def normalise_and_expand(
-        self,
-        comm: Communicator,
-        factors: Factors,
-        sums: PerRank,
-        mode: int,
-        *,
-        weights_of: WeightsOf = norms_of,
+        self, comm: Communicator, factors: Factors, sums: PerRank, mode: int
     ) -> PerRank:
         """λ of a mode that was solved, its rows normalised and at all who share them; the sums."""
-        sums = self._normalise(comm, factors, sums, mode, weights_of)
+        sums = self._normalise(comm, factors, sums, mode)
         factors.rows[mode] = expand(comm, self.expands[mode], factors.rows[mode])
         return sums
 
-    def _normalise(
-        self,
-        comm: Communicator,
-        factors: Factors,
-        sums: PerRank,
-        mode: int,
-        weights_of: WeightsOf,
-    ) -> PerRank:
+    def _normalise(self, comm: Communicator, factors: Factors, sums: PerRank, mode: int) -> PerRank:
         """λ of a mode that was solved, and its owned rows normalised; the sums."""
         sums = hypercube_allreduce(comm, sums, label="allreduce")
-        factors.weights = comm.map(weights_of, sums)
+        factors.weights = comm.map(self.weights_of, sums)
         factors.rows[mode] = comm.update(normalise, factors.rows[mode], factors.weights)
         return sums
 
@@ -214,17 +199,11 @@ class EmbeddedModes(_Messages):
         return factors, sums
 
     def normalise_and_expand(
-        self,
-        comm: Communicator,
-        factors: Factors,
-        sums: PerRank,
-        mode: int,
-        *,
-        weights_of: WeightsOf = norms_of,
+        self, comm: Communicator, factors: Factors, sums: PerRank, mode: int
     ) -> PerRank:
         """λ of a mode that was solved, its rows at all who share them, and normalised; the sums."""
         rows, sums = expand_allreduce(comm, self.expands[mode], factors.rows[mode], sums)
-        factors.weights = comm.map(weights_of, sums)
+        factors.weights = comm.map(self.weights_of, sums)
         factors.rows[mode] = comm.update(normalise, rows, factors.weights)
         return sums
 

@@ -55,6 +55,7 @@ class CountModes:
     Attributes
     ----------
     modes : PointToPointModes or EmbeddedModes
+        By `counts_of`.
     shape : tuple of int
         Of the tensor.
     """
@@ -82,7 +83,7 @@ class CountModes:
                 mode=mode, extent=extent,
             )  # fmt: skip
             sums = comm.map(owned_sums, factors.rows[mode], tensors, mode=mode)
-            self.modes.normalise_and_expand(comm, factors, sums, mode, weights_of=counts_of)
+            self.modes.normalise_and_expand(comm, factors, sums, mode)
         logarithms = comm.map(own_log_likelihood, tensors, factors.weights, *factors.rows)
         logarithms = hypercube_allreduce(comm, logarithms, label="allreduce")
         return factors, comm.map(sums_of_model, factors.weights, logarithms)

@@ -31,7 +31,7 @@ from daskpart.models.base.text import Step, Text, run_steps
 
 from .als import EmbeddedModes, Factors, Modes, PointToPointModes, Update
 from .completion import StoredEntriesModes, warm_up_equations
-from .counts import CountModes, check_sums, own_sums
+from .counts import CountModes, check_sums, counts_of, own_sums
 from .held_out import prepared as prepared_entries
 from .held_out import validated
 from .kernels.normal_equations import equations_bytes
@@ -202,9 +202,9 @@ def prepared(
         [comm.prepare(each, held) for each, held in zip(plans, ids, strict=True)]
         for plans in (plan.reduces, plan.expands)
     )
-    modes = made(reduces, expands)
     if plan.choice.loss == POISSON:
-        return CountModes(modes, shape)
+        return CountModes(made(reduces, expands, counts_of), shape)
+    modes = made(reduces, expands)
     return StoredEntriesModes(modes) if plan.choice.missing == "unknown" else modes
 
 

@@ -115,13 +115,13 @@ def test_many_components_and_single_precision(memory):
 def test_iterations_are_those_of_pyttb(n_modes):
     pyttb = pytest.importorskip("pyttb")
     array, start = drawn(n_modes), first_factors(SHAPES[n_modes])
+    tensor = stored(array)
     theirs, *_ = pyttb.cp_apr(
-        pyttb.sptensor.from_tensor_type(pyttb.tensor(array))
-        if hasattr(pyttb.sptensor, "from_tensor_type") else pyttb.tensor(array).to_sptensor(),
+        pyttb.sptensor(tensor.coords.T, tensor.data[:, None], tensor.shape),
         RANK, algorithm="mu", maxiters=4, maxinneriters=1, stoptol=1e-12, printitn=0,
         init=pyttb.ktensor([factor.copy() for factor in start]),
     )  # fmt: skip
-    ours = model(init=start, max_iter=4).fit(stored(array)).state_
+    ours = model(init=start, max_iter=4).fit(tensor).state_
     np.testing.assert_allclose(
         whole(ours.factors, ours.weights), theirs.full().double(), rtol=1e-9, atol=1e-12
     )
