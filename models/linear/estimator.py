@@ -184,7 +184,7 @@ class LogisticRegression(LinearClassifier):
     def _server_options(self, plan: Any, problem: Any) -> ServerSgd | DelayedBlocks:
         if self.solver != "server":
             return super()._server_options(plan, problem)
-        strength, n_outputs = self._strength(problem), problem.n_outputs
+        n_outputs = problem.n_outputs
         return DelayedBlocks(
             n_samples=problem.n_samples,
             n_features=problem.n_features,
@@ -193,7 +193,7 @@ class LogisticRegression(LinearClassifier):
             intercept=bool(self.fit_intercept),
             n_blocks=int(self.n_blocks),
             delay=float(self.delay),
-            penalty=Penalty(strength * self.l1_ratio, strength * (1 - self.l1_ratio)),
+            penalty=Penalty(*self._penalty(problem)),
         )
 
     def _loss_of(self, n_outputs: int) -> Loss:

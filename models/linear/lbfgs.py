@@ -12,7 +12,7 @@ Two loops: Nocedal and Wright 2006, algorithm 7.4, on the products of all vector
 bounds (Lewis and Overton 2013, §2), which needs one gradient a try and nearly always takes the
 first one. Close to the optimum, where losses differ by rounding only, slopes decide (Hager and
 Zhang 2005, §1, the approximate Wolfe conditions). All ranks hold the same sums, so they take the
-same decisions.
+same decisions. An L1 term keeps steps within an orthant (`orthants`).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from daskpart.models.base.text import Step
 from daskpart.models.optimisation.aggregation import SWITCH, Aggregator
 
 from .columns import Columns, add_gradient, column_blocks
+from .orthants import keep_signs, orthant_of, pseudo_gradient
 from .sgd import bytes_held
 
 DECREASE, CURVATURE = 1e-4, 0.9
@@ -59,6 +60,7 @@ class Lbfgs:
 
     loss: int
     epsilon: float
+    l1: float
     l2: float
     intercept: bool
     n_outputs: int
@@ -77,6 +79,8 @@ class LbfgsModel:
     ----------
     weights, gradient, loss
         At the last step.
+    pseudo : float64 ndarray like weights
+        The pseudo-gradient there: without an L1 term the gradient.
     direction, tried, tried_gradient, tried_loss
         In the line search.
     pairs : float64 ndarray of shape (2 · n_pairs, values of the rank's slice)
@@ -95,6 +99,7 @@ class LbfgsModel:
 
     weights: NDArray[np.float64]
     gradient: NDArray[np.float64]
+    pseudo: NDArray[np.float64]
     loss: float
     pairs: NDArray[np.float64] = field(repr=False)
     own: slice
@@ -119,7 +124,9 @@ class LbfgsModel:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        vectors = (self.weights, self.gradient, self.direction, self.tried, self.tried_gradient)
+        vectors = [self.weights, self.gradient, self.direction, self.tried, self.tried_gradient]
+        if self.pseudo is not self.gradient:
+            vectors.append(self.pseudo)
         return self.pairs.nbytes + sum(array.nbytes for array in vectors)
 
 
@@ -158,16 +165,16 @@ def iteration(
     tolerance: float,
 ) -> tuple[PerRank, Step]:
     """One step of L-BFGS."""
-    model = _with_direction(comm, model)
+    model = _with_direction(comm, model, fit)
     loss, slope, step = _known(comm, comm.map(start_of, model))
     low, high, n_tries = 0.0, float("inf"), 0
     finite = np.isfinite(slope)  # minus infinity where a square of the gradient is too large
     found = slope >= 0 or not finite  # no way down: it is there, as far as can be told
     while not found and n_tries < MAX_TRIES:
         n_tries += 1
-        model = comm.update(set_tried, model, step=step)
+        model = comm.update(set_tried, model, step=step, fit=fit)
         model = _evaluated(comm, rows, model, fit)
-        tried, tried_slope = _known(comm, comm.map(judgement, model))
+        tried, tried_slope = _known(comm, comm.map(judgement, model, fit=fit))
         falls = tried <= loss + DECREASE * step * slope
         level = tried <= loss + ROUNDING * abs(loss)
         if not (falls or (level and tried_slope <= (2 * DECREASE - 1) * slope)):
@@ -176,7 +183,7 @@ def iteration(
             low = step
         else:
             found = True
-            model = comm.update(accept, model)
+            model = comm.update(accept, model, fit=fit)
             model = comm.update(remember, model, allreduce(comm, comm.map(new_products, model)))
             continue
         step = next_step(low, high, n_tries)
@@ -195,9 +202,9 @@ def _evaluated(comm: Communicator, rows: PerRank, model: PerRank, fit: Lbfgs) ->
     return comm.update(take_total, model, total, fit=fit)
 
 
-def _with_direction(comm: Communicator, model: PerRank) -> PerRank:
+def _with_direction(comm: Communicator, model: PerRank, fit: Lbfgs) -> PerRank:
     own = comm.map(own_direction, model, n_ranks=comm.n_ranks)
-    return comm.update(take_direction, model, allgather(comm, own))
+    return comm.update(take_direction, model, allgather(comm, own), fit=fit)
 
 
 def _known(comm: Communicator, numbers: PerRank) -> list[float]:
@@ -236,6 +243,7 @@ def first_model(part: Part, rank: int, *, n_ranks: int, fit: Lbfgs) -> LbfgsMode
     return LbfgsModel(
         weights=weights,
         gradient=np.array(slots.get("gradient", NONE)),
+        pseudo=NONE,
         loss=part["loss"],
         scale=float(slots.get("scale", 1.0)),
         pairs=pairs,
@@ -272,10 +280,12 @@ def share_of(model: LbfgsModel) -> Stream:
 def take_total(model: LbfgsModel, total: Stream, *, fit: Lbfgs) -> LbfgsModel:
     """Loss and gradient of all ranks, with the penalty."""
     summed = total.to_numpy()
-    own = model.tried[: len(model.tried) - fit.n_outputs]
+    own = model.tried[: n_penalised(model, fit)]
     model.share, model.tried_gradient = None, summed[:-1]
     model.tried_gradient[: len(own)] += fit.l2 * own
     model.tried_loss = float(summed[-1] + 0.5 * fit.l2 * (own @ own))
+    if fit.l1:
+        model.tried_loss += fit.l1 * float(np.abs(own).sum())
     return model
 
 
@@ -284,7 +294,19 @@ def keep_first(model: LbfgsModel, *, fit: Lbfgs) -> LbfgsModel:
     if not len(model.gradient):
         model.gradient, model.loss = model.tried_gradient, model.tried_loss
         if fit.scale_free and not model.weights.any():
-            return keep_scale(model, fit=fit)
+            model = keep_scale(model, fit=fit)
+    return with_pseudo(model, fit)
+
+
+def n_penalised(model: LbfgsModel, fit: Lbfgs) -> int:
+    """All weights but the intercepts, which are last."""
+    return len(model.weights) - fit.n_outputs
+
+
+def with_pseudo(model: LbfgsModel, fit: Lbfgs) -> LbfgsModel:
+    """The pseudo-gradient at the weights."""
+    penalised = n_penalised(model, fit)
+    model.pseudo = pseudo_gradient(model.gradient, model.weights, fit.l1, penalised)
     return model
 
 
@@ -296,7 +318,7 @@ def try_zeros(model: LbfgsModel) -> LbfgsModel:
 
 def keep_scale(model: LbfgsModel, *, fit: Lbfgs) -> LbfgsModel:
     """The largest gradient at weights of 0, which were tried; the weights are tried next."""
-    own = model.tried_gradient[: len(model.tried_gradient) - fit.n_outputs]
+    own = model.tried_gradient[: n_penalised(model, fit)]
     model.scale = min(1.0, float(np.abs(own).max(initial=0.0))) or 1.0
     model.tried = model.weights
     return model
@@ -314,7 +336,7 @@ def products_with(model: LbfgsModel, row: int) -> NDArray[np.float64]:
     """Products of the slices of all pairs with those of one, and with that of the gradient."""
     products = np.zeros((len(model.pairs), 3))
     change = model.pairs[model.n_pairs + row]
-    add_products(model.pairs, model.pairs[row], change, model.gradient[model.own], products)
+    add_products(model.pairs, model.pairs[row], change, model.pseudo[model.own], products)
     return products
 
 
@@ -347,15 +369,18 @@ def own_direction(model: LbfgsModel, *, n_ranks: int) -> NDArray[np.float64]:
     of_gradient, of_pairs = two_loops(model.products, model.order)
     length = model.pairs.shape[1]
     direction = np.zeros(-(-len(model.weights) // n_ranks))
-    direction[:length] = of_gradient * model.gradient[model.own]
+    direction[:length] = of_gradient * model.pseudo[model.own]
     moves, changes = np.split(model.pairs, 2)
     add_combination(moves, changes, of_pairs, direction[:length])
     return direction
 
 
-def take_direction(model: LbfgsModel, slices: NDArray[np.float64]) -> LbfgsModel:
-    """The slices of all ranks."""
+def take_direction(model: LbfgsModel, slices: NDArray[np.float64], *, fit: Lbfgs) -> LbfgsModel:
+    """The slices of all ranks; with an L1 term 0 where they do not lead down."""
     model.direction = slices.ravel()[: len(model.weights)]
+    if fit.l1:
+        model.direction, own = model.direction.copy(), slice(n_penalised(model, fit))
+        keep_signs(model.direction[own], -np.sign(model.pseudo[own]))
     return model
 
 
@@ -415,26 +440,33 @@ def add_combination(
 def start_of(model: LbfgsModel) -> NDArray[np.float64]:
     """Loss and slope along the direction, and the first step to try."""
     with np.errstate(over="ignore", invalid="ignore"):  # it is told
-        slope = float(model.gradient @ model.direction)
+        slope = float(model.pseudo @ model.direction)
     step = 1.0
     if not model.order and slope:
         step = min(1.0, 1.0 / np.sqrt(-slope))  # the direction is the gradient
     return np.array([model.loss, slope, step])
 
 
-def set_tried(model: LbfgsModel, *, step: float) -> LbfgsModel:
-    """Where to look next."""
+def set_tried(model: LbfgsModel, *, step: float, fit: Lbfgs) -> LbfgsModel:
+    """Where to look next: with an L1 term within the orthant."""
     model.tried = model.weights + step * model.direction
+    if fit.l1:
+        own = slice(n_penalised(model, fit))
+        keep_signs(model.tried[own], orthant_of(model.weights[own], model.pseudo[own]))
     return model
 
 
-def judgement(model: LbfgsModel) -> NDArray[np.float64]:
-    """Loss and slope there."""
+def judgement(model: LbfgsModel, *, fit: Lbfgs) -> NDArray[np.float64]:
+    """Loss and slope there: with an L1 term along the way within the orthant."""
+    penalised = n_penalised(model, fit)
+    slopes = pseudo_gradient(model.tried_gradient, model.tried, fit.l1, penalised)
+    if fit.l1:
+        slopes[:penalised][model.tried[:penalised] == 0] = 0  # at its border they stay
     with np.errstate(over="ignore", invalid="ignore"):  # then the step was too long
-        return np.array([model.tried_loss, model.tried_gradient @ model.direction])
+        return np.array([model.tried_loss, slopes @ model.direction])
 
 
-def accept(model: LbfgsModel) -> LbfgsModel:
+def accept(model: LbfgsModel, *, fit: Lbfgs) -> LbfgsModel:
     """Go there; the step and how the gradient changed take the place of the oldest pair."""
     own, n_known = model.own, len(model.order)
     row = model.order[0] if n_known == model.n_pairs else _free(model)
@@ -444,7 +476,7 @@ def accept(model: LbfgsModel) -> LbfgsModel:
     np.subtract(model.tried_gradient[own], model.gradient[own], out=change)
     model.weights, model.gradient = model.tried, model.tried_gradient
     model.loss = model.tried_loss
-    return model
+    return with_pseudo(model, fit)
 
 
 def _free(model: LbfgsModel) -> int:
@@ -452,8 +484,8 @@ def _free(model: LbfgsModel) -> int:
 
 
 def measures_of(model: LbfgsModel) -> NDArray[np.float64]:
-    """Loss, largest entry of the gradient, what it is held against, whether one is broken."""
-    norm = np.abs(model.gradient).max(initial=0.0)
+    """Loss, largest entry of the (pseudo-)gradient, what it is held against, if one is broken."""
+    norm = np.abs(model.pseudo).max(initial=0.0)
     return np.array([model.loss, norm, model.scale, float(not np.isfinite(model.loss + norm))])
 
 

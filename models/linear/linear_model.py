@@ -50,14 +50,16 @@ _SHARED = """\
 fit_intercept : bool, default=True
     Fit an intercept, which is not penalised.
 solver : {"lbfgs", "sgd"}, default="lbfgs"
-    "lbfgs": full gradients, to the optimum. "sgd": batches, with sparse updates.
+    "lbfgs": full gradients, to the optimum, also with an L1 term (OWL-QN). "sgd": batches, with
+    sparse updates.
 max_iter : int, default=100
     Iterations of L-BFGS, or epochs.
 tol : float, default=1e-4
     Stop when no entry of the gradient is larger (lbfgs; of a regression as a share of the largest
-    at weights of 0, where that is below 1), or when the loss changes less from an epoch to the next
-    (sgd, server); of averaged SGD that at the mean weights, which is looked at after epochs 1, 3,
-    7, 15 and so on. With 0 (sgd, server) it is not looked at, and all epochs are done.
+    at weights of 0, where that is below 1; with an L1 term of the pseudo-gradient), or when the
+    loss changes less from an epoch to the next (sgd, server); of averaged SGD that at the mean
+    weights, which is looked at after epochs 1, 3, 7, 15 and so on. With 0 (sgd, server) it is not
+    looked at, and all epochs are done.
 batch_size : int, default=128
     Samples of each rank in a step of SGD: K ranks take K · batch_size.
 optimizer : {"auto", "sgd", "adagrad", "momentum", "adam"}, default="auto"
@@ -212,13 +214,9 @@ class LinearModel(SampleModel):
     def _check(self) -> None:
         sgd = self.solver == "sgd"
         average = self.average != "auto" and bool(self.average)
-        if self.solver == "lbfgs":
-            if not self._loss_of(1).smooth:
-                raise InputError("loss='hinge' has corners, so solver='lbfgs' stops short of it; "
-                                 "choose solver='sgd', or loss='squared_hinge'")  # fmt: skip
-            if self.l1_ratio:
-                raise InputError("l1_ratio above 0 needs solver='sgd', or LogisticRegression's "
-                                 "solver='server'")  # fmt: skip
+        if self.solver == "lbfgs" and not self._loss_of(1).smooth:
+            raise InputError("loss='hinge' has corners, so solver='lbfgs' stops short of it; "
+                             "choose solver='sgd', or loss='squared_hinge'")  # fmt: skip
         if sgd and self._optimizer not in LAZY and average:
             raise InputError("average goes with optimizer='sgd' or 'adagrad'")
         if sgd and self._optimizer not in LAZY and self.l1_ratio:
@@ -277,7 +275,7 @@ class LinearModel(SampleModel):
         behind = bool(self.l1_ratio) or self._optimizer == "adagrad"
         ways = {
             "sgd": 2 + self._averages + behind + held,
-            "lbfgs": 6 + 2 * N_PAIRS / n_ranks,
+            "lbfgs": 6 + bool(self.l1_ratio) + 2 * N_PAIRS / n_ranks,
             "server": 5,
         }
         way = self.solver
@@ -443,15 +441,17 @@ class LinearModel(SampleModel):
         return state
 
     def _options(self, plan: Any, problem: Any) -> Sgd | Lbfgs:
-        strength = self._strength(problem)
+        l1, l2 = self._penalty(problem)
         if self.solver == "lbfgs":
             return Lbfgs(
-                **self._shared_options(problem), l2=strength, n_samples=problem.n_samples,
+                **self._shared_options(problem),
+                l1=l1,
+                l2=l2,
+                n_samples=problem.n_samples,
                 aggregator=Aggregator(aggregation_of(self.aggregation)),
                 block_rows=problem.block_rows,
                 scale_free=problem.classes is None,
-            )  # fmt: skip
-        l1, l2 = strength * self.l1_ratio, strength * (1 - self.l1_ratio)
+            )
         return Sgd(
             **self._shared_options(problem),
             **self._batch_options(plan, problem),
@@ -462,6 +462,11 @@ class LinearModel(SampleModel):
             optimizer=OPTIMIZERS[self._optimizer](),
             aggregator=self._aggregator(plan.random_state),
         )
+
+    def _penalty(self, problem: Any) -> tuple[float, float]:
+        """Strengths of the L1 and the L2 term, of the mean loss."""
+        strength = self._strength(problem)
+        return strength * self.l1_ratio, strength * (1 - self.l1_ratio)
 
     def _shared_options(self, problem: Any) -> dict[str, Any]:
         """What every solver is told."""

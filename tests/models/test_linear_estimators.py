@@ -451,7 +451,6 @@ def test_bad_samples_are_refused():
 
 @pytest.mark.parametrize(("make", "words"), [
     (lambda: LinearSVC(loss="hinge"), "corners"),
-    (lambda: LogisticRegression(l1_ratio=0.5), "needs solver='sgd'"),
     (lambda: LogisticRegression(C=0), "C"),
     (lambda: LogisticRegression(top_k_bucket=4, solver="sgd"), "need top_k"),
     (lambda: LogisticRegression(top_k=4), "need solver='sgd'"),

@@ -86,10 +86,11 @@ def samples():
 
 @pytest.mark.parametrize("n_ranks", [1, 3])
 @pytest.mark.parametrize("stop", [3, N_PAIRS + 4])
-def test_a_resumed_fit_has_the_bits_of_an_unbroken_one(n_ranks, stop, tmp_path):
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.5])
+def test_a_resumed_fit_has_the_bits_of_an_unbroken_one(n_ranks, stop, l1_ratio, tmp_path):
     """Also when pairs have taken the place of older ones, so rows are in another order."""
     X, y = samples()
-    how = {"n_ranks": n_ranks, "transport": "local", "tol": 0.0}
+    how = {"n_ranks": n_ranks, "transport": "local", "tol": 0.0, "l1_ratio": l1_ratio}
     kept = {**how, "checkpoint_path": tmp_path / "run.npz"}
     last = 2 * N_PAIRS + 5
     whole = LogisticRegression(max_iter=last, **how).fit(X, y)
@@ -120,11 +121,11 @@ def test_a_warm_start_is_held_against_gradients_of_its_own_data(before):
     np.testing.assert_allclose(model.coef_, [3e-5, 2e-5, 1e-5], rtol=1e-3)
 
 
-@pytest.mark.parametrize("solver", ["lbfgs", "sgd"])
+@pytest.mark.parametrize(("solver", "l1_ratio"), [("lbfgs", 0), ("lbfgs", 0.5), ("sgd", 0)])
 @pytest.mark.parametrize("size", [1e160, 1e200, 1e300])
-def test_features_too_large_to_be_squared_are_told_without_a_word_of_numpy(solver, size):
+def test_features_too_large_to_be_squared_are_told_without_a_word_of_numpy(solver, l1_ratio, size):
     X = np.random.default_rng(0).normal(size=(60, 3)) * size
     for model in (LogisticRegression(), LinearRegression()):
-        model.set_params(solver=solver, n_ranks=2, transport="local")
+        model.set_params(solver=solver, l1_ratio=l1_ratio, n_ranks=2, transport="local")
         with pytest.raises(DivergenceError, match=r"in epoch 1: .*scale the features"):
             model.fit(X, (X[:, 0] > 0).astype(int))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -102,7 +103,8 @@ def test_perceptrons_have_the_bits_of_memory_and_hold_a_block(
 
 
 def test_iterations_and_a_regression_have_them_too(path):
-    for make in (daskpart.LogisticRegression, daskpart.LinearRegression):
+    lasso = partial(daskpart.LinearRegression, alpha=0.01, l1_ratio=1)
+    for make in (daskpart.LogisticRegression, daskpart.LinearRegression, lasso):
         here, there = both(path, lambda make=make, **k: make(max_iter=5, tol=0, n_ranks=3, **k))
         assert here.coef_.tobytes() == there.coef_.tobytes()
         X, y = daskpart.read(path)
