@@ -264,7 +264,8 @@ class LinearModel(SampleModel):
         server = self.solver == "server"
         n_ranks = min(n_ranks, problem.n_samples) if self._on_server else n_ranks
         partitioner, placed = self._partitioner(problem), None
-        if partitioner != "random" and n_ranks > 1:
+        # where no sample has an entry there is nothing to place by
+        if partitioner != "random" and n_ranks > 1 and problem.n_stored:
             placed = placed_rows(problem, partitioner, n_ranks, random_state)
             partition = placed.partition
             members = [partition.members(rank) for rank in range(n_ranks)]

@@ -59,6 +59,28 @@ def optimum(samples) -> np.ndarray:
     return model.fit(X, y).coef_[0]
 
 
+@pytest.mark.parametrize("n_ranks", [1, 3])
+@pytest.mark.parametrize(
+    "options",
+    [{"solver": "server"}, {"solver": "sgd", "aggregation": "server"}, {"solver": "lbfgs"},
+     {"solver": "sgd", "partitioner": "connectivity"}],
+)  # fmt: skip
+def test_samples_without_any_entry_have_their_intercept(options, n_ranks, tmp_path):
+    y = np.repeat([0, 1, 1], 6)
+    path = tmp_path / "labels.svm"
+    path.write_text("".join(f"{label}\n" for label in y))
+    model = daskpart.LogisticRegression(
+        **options, n_ranks=n_ranks, transport="local", max_iter=300, tol=1e-9
+    )
+    taken = [(scipy.sparse.csr_array((18, 4)), y)]
+    if "partitioner" not in options:  # connectivity takes no file
+        taken.append((survey(path, n_features=4), None))
+    for X, targets in taken:
+        model.fit(X, targets)
+        assert not model.coef_.any()
+        np.testing.assert_allclose(model.intercept_, np.log(2), rtol=1e-3)
+
+
 @pytest.mark.filterwarnings("ignore:.*:FutureWarning")
 @pytest.mark.parametrize(("n_ranks", "delay"), [(1, 0), (3, 0), (3, 1), (3, 4), (3, math.inf)])
 def test_the_optimum_of_liblinear(samples, optimum, delay, n_ranks):
