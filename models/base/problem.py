@@ -187,14 +187,27 @@ def numbers_to_learn(y: Any) -> NDArray[np.float64]:
     Raises
     ------
     InputError
-        For times, and what else is no number.
+        For times, what else is no number, and numbers that are missing or infinite.
     """
     found = np.asarray(y)
     refuse_times_as_targets(found)
+    if found.dtype == object:  # of pandas, whose NA is no number, nor made one
+        import pandas as pd  # not for ranks
+
+        found = np.where(pd.isna(found), np.nan, found)
     try:
-        return found.astype(np.float64, copy=False)
+        numbers = found.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
         raise InputError(f"y must hold numbers: {error}") from None
+    refuse_not_finite(numbers)
+    return numbers
+
+
+def refuse_not_finite(y: NDArray[Any]) -> None:
+    """Refuse targets of which one is NaN or infinite (InputError); says which."""
+    if not np.isfinite(y).all():
+        where = int(np.argwhere(~np.isfinite(y))[0, 0])
+        raise InputError(f"y[{where}] is {y[where]}: NaN and infinity are not allowed")
 
 
 def dense_targets(y: Any) -> Any:

@@ -283,10 +283,16 @@ class SampleModel(DistributedEstimator):
         rows, names = lazy_rows(X)
         self._note_features(rows, names, reset)
         n_samples = rows.shape[0]
-        y = whole_targets(dense_targets(y), n_samples, self._several_targets)
-        if is_classifier(self):
-            refuse_missing(y)
+        y = self._whole_targets(y, n_samples)
         return Given(rows, y, checked_weights(sample_weight, y), names)
+
+    def _whole_targets(self, y: Any, n_samples: int) -> NDArray[Any]:
+        """Targets in this process, checked, those of a regression as numbers."""
+        y = whole_targets(dense_targets(y), n_samples, self._several_targets)
+        if not is_classifier(self):
+            return numbers_to_learn(y)
+        refuse_missing(y)
+        return y
 
     def _check_features(self, X: Any, names: Any) -> None:
         if isinstance(X, ExamplesFile) and X.n_features != self.n_features_in_:
@@ -391,13 +397,14 @@ class SampleModel(DistributedEstimator):
             if y is None:
                 raise InputError("y is None: a score needs targets beside X, unless X is a file")
             _refuse_another_order(X, y, sample_weight)
-            weight = in_memory(sample_weight, "sample weights")
             found = in_memory(self.predict(X), "predictions")
-            return found, dense_targets(in_memory(y, "targets")), weight
-        if y is not None:
-            raise InputError("a file has its own targets: give X alone, with y=None")
-        found, labels = self._answers_of_file(X, "predict")
-        return found, labels, in_memory(sample_weight, "sample weights")
+            y = self._whole_targets(y, len(found))
+        else:
+            if y is not None:
+                raise InputError("a file has its own targets: give X alone, with y=None")
+            found, y = self._answers_of_file(X, "predict")
+        weight = None if sample_weight is None else checked_weights(sample_weight, found)
+        return found, y, weight
 
     def _checked_rows(self, X: Any) -> Any:
         """Rows to answer for, as csr or dense, of float32 or float64."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from dask.base import is_dask_collection, tokenize
+from dask.base import tokenize
 from numpy.typing import NDArray
 
 from daskpart._floor.checks import refuse_masked
@@ -25,7 +25,15 @@ from daskpart._floor.rank_tasks import RankCollection, Task, TaskRef
 from daskpart.containers.dask_blocks import cut_by_part, gathered_by_part
 from daskpart.errors import InputError
 from daskpart.models.base.labels import with_missing
-from daskpart.models.base.problem import canonical_rows, held_by, refuse_times, scipy_rows
+from daskpart.models.base.problem import (
+    canonical_rows,
+    held_by,
+    in_memory,
+    numbers_to_learn,
+    refuse_not_finite,
+    refuse_times,
+    scipy_rows,
+)
 
 from .rows import RankRows, rank_rows
 
@@ -73,18 +81,17 @@ def whole_targets(values: Any, length: int, several: bool) -> NDArray[Any]:
     InputError
         For another length or shape, NaN, infinity, masked values, or complex numbers.
     """
-    values = values.compute() if is_dask_collection(values) else values
-    refuse_masked(values, "targets")
-    found = with_missing(values)
+    found = with_missing(in_memory(values, "targets"))
     if found.ndim == 2 and found.shape[1] == 1:
         found = found[:, 0]
     if found.shape[:1] != (length,) or found.ndim > 1 + several:
         raise InputError(f"y has shape {found.shape}, X has {length} samples")
+    if found.ndim == 2 and found.dtype == object:  # as pandas has what may be missing
+        found = numbers_to_learn(found)
     if found.dtype.kind == "c":
         raise InputError("y holds complex numbers: give real ones")
-    if found.dtype.kind == "f" and not np.isfinite(found).all():
-        where = int(np.argwhere(~np.isfinite(found))[0, 0])
-        raise InputError(f"y[{where}] is {found[where]}: NaN and infinity are not allowed")
+    if found.dtype.kind == "f":
+        refuse_not_finite(found)
     return found
 
 

@@ -162,6 +162,35 @@ TABLES = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", ["Int64", "Float64", "boolean"])
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("name", TABLES)
+def test_nullable_tables_of_pandas_are_the_plain_ones(name, several, kind):
+    """A table of several of them is one of objects to NumPy; scikit-learn refused its score."""
+    model, random = TABLES[name], np.random.default_rng(0)
+    if several and name in ("logistic", "svm"):
+        pytest.skip("one target each")
+    X = random.integers(0, 5, (30, 2))
+    y = (X > 2).astype(int) if several else (X[:, 0] > 2).astype(int)
+    nullable = pd.DataFrame(X).astype("Int64")
+    targets = (pd.DataFrame if several else pd.Series)(y).astype(kind)
+    weight = pd.Series(1 + np.arange(30)).astype("Int64")
+    expected = learnt(model, X, y)
+    for found, wanted in zip(learnt(model, nullable, targets), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert model.score(nullable, targets, weight) == model.score(X, y, weight.to_numpy())
+    chunks = dask.array.from_array(X.astype(float), chunks=(20, -1))
+    assert model.score(chunks, targets) == pytest.approx(model.score(X, y))
+    hidden = pd.Series(np.arange(30) == 3)
+    lacking = targets.mask(hidden) if not several else targets.mask(hidden, axis=0)
+    for call in (model.fit, model.score):
+        for rows in (nullable, chunks):
+            with pytest.raises(InputError, match=r"y\[3\] is (missing|\[?nan)|y contains NaN"):
+                call(rows, lacking)
+            with pytest.raises(InputError, match=r"sample_weight\[3\] is nan"):
+                call(rows, targets, weight.mask(hidden))
+
+
 @pytest.mark.parametrize("name", ["lbfgs", "mlp"])
 @pytest.mark.parametrize("path", ["rows.csv", Path("rows.csv")])
 def test_the_name_of_a_file_is_no_data(name, path):
