@@ -126,7 +126,7 @@ def read_graph(
             DaskpartWarning,
             stacklevel=5,
         )
-    if symmetrize:
+    if symmetrize or (is_a(graph, "networkx", "Graph") and not graph.is_directed()):
         built = _both_ways(built)
     return Graph(
         narrow(built),
@@ -168,19 +168,11 @@ def _edges(
         own = graph.adjacency.tocoo()
         return *own.coords, own.data, graph.adjacency.shape[0], graph.names
     if is_a(graph, "networkx", "Graph"):
-        import networkx  # type: ignore[import-untyped]
-
         rows_are_plain = n is not None or (labelled is not None and is_default(labelled))
         nodes = _rising(list(graph.nodes), names is None and rows_are_plain)
-        try:
-            # its COO has a loop three times, one of them negative; parallel edges are summed by it
-            matrix = networkx.to_scipy_sparse_array(graph, nodes, weight="weight").tocoo()
-        except (TypeError, ValueError):
-            _refuse_weights(graph)
-            raise
         plain = nodes == list(range(len(nodes))) and nodes == list(graph.nodes)
         labels = None if plain else as_labels(pd.Series(nodes, dtype=object).to_numpy())
-        return *matrix.coords, matrix.data, len(nodes), labels
+        return *_networkx_edges(graph, nodes), len(nodes), labels
     if is_a(graph, "pandas", "DataFrame"):
         return _edge_list(*_frame_columns(graph), n, names, labelled)
     if is_a(graph, "xarray", "DataArray"):
@@ -202,14 +194,19 @@ def _edges(
     return rows, columns, values, _side(shape), None
 
 
-def _refuse_weights(graph: Any) -> None:
-    """Refuse a weight of networkx that is no number; the words of scipy name no edge."""
-    for source, target, weight in graph.edges(data="weight", default=1):
+def _networkx_edges(graph: Any, nodes: list[Any]) -> tuple[Any, Any, Any]:
+    """Sources and targets by the order of the nodes, and weights; of each edge one direction."""
+    places = {node: place for place, node in enumerate(nodes)}
+    edges = list(graph.edges(data="weight", default=1))
+    for source, target, weight in edges:
         if not isinstance(weight, int | float | np.number | np.bool_):
             raise InputError(
                 f"the edge from {source!r} to {target!r} has the weight {weight!r}: edge weights "
                 "must be numbers; an edge without the attribute weighs 1"
             )
+    ends = [(places[source], places[target]) for source, target, _ in edges]
+    rows, columns = np.array(ends, np.int64).reshape(-1, 2).T
+    return rows, columns, np.array([weight for *_, weight in edges])
 
 
 def _rising(nodes: list[Any], rows_have_no_names: bool) -> list[Any]:

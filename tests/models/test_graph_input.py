@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import dask.array
 import dask.dataframe
 import networkx
@@ -33,6 +35,36 @@ def test_weights_of_edges_that_are_text_are_called_edge_weights():
     edges = pd.DataFrame({"source": [0], "target": [1], "weight": ["heavy"]})
     with pytest.raises(InputError, match="edge weights of dtype"):
         model().fit(None, [0, 1], graph=edges)
+
+
+_EDGE = st.tuples(
+    st.integers(0, 4), st.integers(0, 4), st.sampled_from([None, -2, 0, 1, 1.5, True])
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kind=st.sampled_from(
+        [networkx.Graph, networkx.DiGraph, networkx.MultiGraph, networkx.MultiDiGraph]
+    ),
+    edges=st.lists(_EDGE, max_size=10),
+)
+def test_edges_of_networkx_are_those_of_its_matrix_and_parallel_ones_are_told(kind, edges):
+    given = kind()
+    given.add_nodes_from(range(5))
+    for source, target, weight in edges:
+        given.add_edge(source, target, **({} if weight is None else {"weight": weight}))
+    expected = networkx.to_scipy_sparse_array(given, dtype=float)
+    alone = {
+        (one, two) if given.is_directed() else frozenset((one, two)) for one, two in given.edges()
+    }
+    n_edges = given.number_of_edges()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = read_graph(given, None, None).adjacency
+    np.testing.assert_array_equal(found.toarray(), expected.toarray())
+    words = f"{n_edges - len(alone)} of {n_edges} edges repeat another"
+    assert [str(each.message).startswith(words) for each in told] == [True] * (n_edges > len(alone))
 
 
 @pytest.mark.parametrize(
