@@ -29,13 +29,18 @@ def from_arrow(data: Any) -> Any:
     InputError
         When pyarrow is not installed.
     """
-    if not (_speaks_arrow(data) and _has_columns(data)):
+    if not _is_arrow_table(data):
         return data
     import pandas
 
     frames: Any = pandas.DataFrame  # of whose from_arrow the stubs do not know
     with needs_pyarrow(f"reading a {type(data).__qualname__} of {type(data).__module__}"):
         return frames.from_arrow(data)
+
+
+def is_table(data: Any) -> bool:
+    """Whether `data` is a DataFrame of pandas, or what `from_arrow` makes one of."""
+    return is_a(data, "pandas", "DataFrame") or _is_arrow_table(data)
 
 
 def column_from_arrow(data: Any) -> Any:
@@ -50,6 +55,10 @@ def _speaks_arrow(data: Any) -> bool:
     if any(is_a(data, *kind) for kind in known):
         return False
     return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+
+
+def _is_arrow_table(data: Any) -> bool:
+    return _speaks_arrow(data) and _has_columns(data)
 
 
 def _has_columns(data: Any) -> bool:

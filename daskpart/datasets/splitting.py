@@ -23,7 +23,7 @@ from daskpart._floor.checks import fraction, random_generator, whole_number
 from daskpart._floor.words import listed
 from daskpart.containers.column_names import pair_columns, time_column
 from daskpart.containers.matrix import LabelledMatrix, sparse_triples, without_repeats
-from daskpart.containers.tables import from_arrow
+from daskpart.containers.tables import from_arrow, is_table
 from daskpart.errors import DaskpartWarning, InputError
 
 
@@ -236,7 +236,7 @@ def user_folds(
         raise InputError(f"X is a {type(X).__name__}: give a container with a shape, a row a user")
     n_users = whole_number(shape[0], "the number of rows of X", 0)
     n_folds = whole_number(n_folds, "n_folds", 2)
-    if isinstance(from_arrow(X), pd.DataFrame):
+    if is_table(X):
         raise InputError(
             "X is a DataFrame, which holds a rating a line: give a row a user, such as "
             "daskpart.containers.as_matrix(X).to_scipy()"

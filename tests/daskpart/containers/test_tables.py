@@ -114,8 +114,13 @@ def test_tables_of_other_libraries_are_split_as_those_of_pandas(library):
     for split, held in ((train_test_split_ratings, 0.4), (split_by_time, 0.4), (leave_last_out, 1)):
         for found, expected in zip(split(table, held), split(_FRAME, held), strict=True):
             pd.testing.assert_frame_equal(found, expected)
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars"])
+def test_folds_refuse_a_table_before_they_convert_it(library, monkeypatch):
+    monkeypatch.setattr(pd.DataFrame, "from_arrow", None)
     with pytest.raises(daskpart.errors.InputError, match="holds a rating a line"):
-        user_folds(_TABLES["polars"])
+        user_folds(_TABLES[library])
 
 
 def test_dates_in_tables_of_polars_are_times_too():
