@@ -440,6 +440,12 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
             self.n_features_in_ = problem.n_features
         self._keep_more(problem, plan)
 
+    def _take(self, state: State, n_features: int) -> None:
+        """Be fitted by a state of weights that were trained elsewhere."""
+        self.state_, self.n_iter_, self.n_features_in_ = state, 0, n_features
+        for name in ("feature_names_in_", "partition_", "plan_report_", "comm_report_"):
+            self.__dict__.pop(name, None)  # of a fit before
+
     # -- parameters, plans, checkpoints ---
 
     def _check_parameters(self) -> None:

@@ -113,12 +113,9 @@ class FittedNetwork(DistributedEstimator):
                 "them, or leave classes out"
             )
         weights = {name: given[name] for name in wanted}
-        self.state_ = GCNState(weights, settings=self._settings_of(ANSWERED_BY))
-        self.n_features_in_, self.n_outputs_ = n_inputs, n_outputs
+        self._take(GCNState(weights, settings=self._settings_of(ANSWERED_BY)), n_inputs)
+        self.n_outputs_ = n_outputs
         self.keeps_product_, self.graph_, self.vertex_names_ = False, None, None
-        self.n_iter_ = 0
-        for name in ("feature_names_in_", "partition_", "plan_report_", "comm_report_"):
-            self.__dict__.pop(name, None)  # of a fit before
         self._name_outputs(names, n_outputs, several)
         return self
 

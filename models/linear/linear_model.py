@@ -12,13 +12,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from daskpart._floor.checks import as_array, real_numbers
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.docstrings import with_shared_words
 from daskpart.models.base.parameters import AT_LEAST_0, POSITIVE
@@ -31,7 +33,7 @@ from daskpart.models.optimisation.schedules import SCHEDULES, schedule_of
 from daskpart.models.samples.estimator import SampleModel, is_lazy_or_file
 from daskpart.models.samples.files import FileSamples
 from daskpart.models.samples.plan import SamplesPlan
-from daskpart.models.samples.problem import Samples
+from daskpart.models.samples.problem import Outputs, Samples
 from daskpart.models.samples.rows import in_columns
 
 from .delayed_blocks import DelayedBlocks
@@ -508,6 +510,51 @@ class LinearModel(SampleModel):
             return {"validation_loss": mean_loss(loss.code, epsilon, scores, target, held.weight)}
 
         return evaluate
+
+    def set_coefs(self, coef: Any, intercept: Any = 0.0, *, classes: Any = None) -> Self:
+        """Take weights that were trained elsewhere, to predict with, or to go on from.
+
+        ``fit`` with ``warm_start=True`` goes on from them, and ``partial_fit``.
+
+        Parameters
+        ----------
+        coef : array of shape (n_features,) or (n_outputs, n_features)
+            As `coef_` here and in scikit-learn: of two classes one row, the score of the second.
+        intercept : float or array of shape (n_outputs,), default=0.0
+        classes : array of shape (n_classes,), optional
+            Of a classifier, in rising order; default: their numbers.
+
+        Raises
+        ------
+        InputError
+            For arrays that do not fit each other, or that are no finite numbers, or not a class an
+            output.
+        """
+        self._check_parameters()
+        rows = real_numbers(np.atleast_2d(as_array(coef, "coef values")), "coef value", 2)
+        n_outputs, n_features = rows.shape
+        levels = real_numbers(np.atleast_1d(as_array(intercept, "intercepts")), "intercept")
+        if np.ndim(intercept) and len(levels) != n_outputs:
+            raise InputError(
+                f"intercept has shape {levels.shape}, coef {rows.shape}: give one for each row, "
+                "or one number"
+            )
+        if is_classifier(self) and n_outputs == 2:
+            raise InputError(
+                "coef has 2 rows: of two classes there is one, the score of the second; of more "
+                "one each"
+            )
+        found = self._given_classes(classes, 2 if n_outputs == 1 else n_outputs)
+        weights = np.vstack((rows.T, np.broadcast_to(levels, n_outputs))).ravel()
+        state = LinearState(
+            weights=weights,
+            residual=np.zeros((1, 0)),
+            n_outputs=n_outputs,
+            settings=self._settings_of(self._decide_bits),
+        )
+        self._take(state, n_features)
+        self._keep_more(Outputs(n_outputs, found, n_outputs > 1), None)
+        return self
 
     def _scores_or_lazily(self, name: str, X: Any) -> NDArray[np.float64]:
         """Answer of a method that gives the scores: a vector where there is one output."""

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from itertools import pairwise
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import is_classifier
 from sklearn.utils._param_validation import StrOptions
 
+from daskpart._floor.checks import real_numbers
+from daskpart._floor.checks import several as as_list
 from daskpart.errors import InputError
 from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.parameters import AT_LEAST_0, COUNT, POSITIVE
@@ -31,6 +35,7 @@ from daskpart.models.optimisation.optimisers import (
 from daskpart.models.optimisation.schedules import SCHEDULES, schedule_of
 from daskpart.models.samples.estimator import SampleModel
 from daskpart.models.samples.plan import SamplesPlan
+from daskpart.models.samples.problem import Outputs
 
 from .memory import passing_bytes
 from .network import Network
@@ -327,6 +332,72 @@ class Perceptron(SampleModel):
         return evaluate
 
     # -- what a fitted model tells ---
+
+    def set_coefs(
+        self, coefs: Any, intercepts: Any, *, classes: Any = None, several: bool = False
+    ) -> Self:
+        """Take weights that were trained elsewhere, to predict with, or to go on from.
+
+        ``partial_fit`` goes on from them, and ``fit`` with ``warm_start=True``.
+
+        Parameters
+        ----------
+        coefs : list of array of shape (n_inputs, n_outputs)
+            Matrix of each layer, as `coefs_` here and in scikit-learn. Of two classes the last may
+            have one column, as there: the score of the second.
+        intercepts : list of array of shape (n_outputs,)
+        classes : array of shape (n_classes,), optional
+            Of a classifier, in rising order; default: their numbers.
+        several : bool, default=False
+            Of a classifier: whether a sample may have several classes, which are numbers then.
+
+        Raises
+        ------
+        InputError
+            For weights of another network than the parameters make, or that are no finite numbers,
+            or not a class an output.
+        """
+        self._check_parameters()
+        matrices, biases = (
+            [
+                real_numbers(each, f"{name}[{place}] value", n_dimensions)
+                for place, each in enumerate(as_list(given, name, f"a list of arrays, as {name}_"))
+            ]
+            for name, given, n_dimensions in (("coefs", coefs, 2), ("intercepts", intercepts, 1))
+        )
+        is_short = all(np.asarray(each).dtype == np.float32 for each in (*coefs, *intercepts))
+        shapes, lengths = [each.shape for each in matrices], [len(each) for each in biases]
+        n_inputs, n_outputs = (shapes[0][0], shapes[-1][1]) if shapes else (0, 0)
+        wanted = [*pairwise((n_inputs, *self._hidden_widths(), n_outputs))]
+        if shapes != wanted or lengths != [below for _, below in wanted]:
+            raise InputError(
+                f"the parameters make a network of layers {wanted}; coefs have {shapes}, "
+                f"intercepts {lengths}"
+            )
+        if is_classifier(self) and not several and n_outputs == 1:
+            n_outputs = 2  # a sigmoid of z is a softmax of 0 and z
+            matrices[-1] = np.pad(matrices[-1], ((0, 0), (1, 0)))
+            biases[-1] = np.pad(biases[-1], (1, 0))
+        found = self._given_classes(classes, n_outputs)
+        if found is not None and several and not np.array_equal(found, np.arange(n_outputs)):
+            raise InputError(
+                f"classes={classes!r}: where a sample may have several, they are the numbers of "
+                "the outputs; leave them out"
+            )
+        weights = {
+            f"{place}.{name}": array.astype(np.float32 if is_short else np.float64, "C")
+            for place, layer in enumerate(zip(matrices, biases, strict=True))
+            for name, array in zip(("weight", "bias"), layer, strict=True)
+        }
+        state = MLPState(
+            weights=weights,
+            residual=np.zeros((1, 0)),
+            settings=self._settings_of(self._decide_bits),
+        )
+        self._take(state, n_inputs)
+        several = bool(several) if is_classifier(self) else n_outputs > 1
+        self._keep_more(Outputs(n_outputs, found, several), None)
+        return self
 
     @property
     def coefs_(self) -> list[NDArray[Any]]:

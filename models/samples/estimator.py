@@ -132,6 +132,28 @@ class SampleModel(DistributedEstimator):
         """Outputs of a classifier with these classes."""
         return len(classes)
 
+    # -- weights from elsewhere ---
+
+    def _given_classes(self, classes: Any, n_classes: int) -> NDArray[Any] | None:
+        """Classes beside weights that were trained elsewhere; None of a regression."""
+        if not is_classifier(self):
+            if classes is not None:
+                raise InputError(
+                    f"classes={classes!r}: {type(self).__name__} learns numbers and has none; "
+                    "leave them out"
+                )
+            return None
+        found = np.arange(n_classes) if classes is None else np.asarray(classes)
+        with sorting_labels(found):
+            rising = np.unique(found)
+        if len(rising) != n_classes or not np.array_equal(rising, found):
+            raise InputError(
+                f"classes are {found.tolist()}, and the weights are of {n_classes}: name each "
+                "once, in rising order, as classes_ has them here and in scikit-learn, and put "
+                "the weights in that order"
+            )
+        return found
+
     # -- fitting ---
 
     @with_callbacks

@@ -8,7 +8,7 @@ classes   0, 1, 2 …, or of two −1, +1          regression   y itself
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from dask.base import tokenize
@@ -22,6 +22,23 @@ from daskpart.models.base.problem import Problem
 
 from .lazy import outputs_of_chunk, ranks_of_chunks
 from .rows import rank_rows
+
+
+class Outputs(NamedTuple):
+    """What a model answers whose weights were trained elsewhere.
+
+    Attributes
+    ----------
+    n_outputs : int
+    classes : ndarray or None
+        None: numbers.
+    several : bool
+        Whether a sample has several targets.
+    """
+
+    n_outputs: int
+    classes: NDArray[Any] | None
+    several: bool
 
 
 class Samples(Problem):
