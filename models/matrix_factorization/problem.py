@@ -209,6 +209,12 @@ class Ratings(Problem):
         if given is not None:
             if fraction:
                 raise InputError("give validation=… or validation_fraction, not both")
+            if events and not self.in_memory:
+                raise InputError(
+                    "validation_ndcg leaves out what users have in X, and the events of a Dask "
+                    "array stay on the workers: give X.compute(), or leave validation out and "
+                    "judge by metrics.evaluate_ranking(model, …, exclude_seen=False)"
+                )
             other = Ratings.of(given, columns, events=events)
             return replace(self, validation=Validation(other.matrix, self.blank(1)))
         if not fraction:
