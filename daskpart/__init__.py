@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from .models.cp.estimator import CPDecomposition
     from .models.graph_convolution.estimator import GCNClassifier, GCNRegressor
     from .models.implicit_factorization.estimator import ImplicitFactorization
-    from .models.linear.estimator import LinearRegression, LinearSVC, LogisticRegression
+    from .models.linear.estimator import (
+        LinearRegression,
+        LinearSVC,
+        LogisticRegression,
+        PoissonRegressor,
+    )
     from .models.matrix_factorization.estimator import MatrixFactorization
     from .models.mlp.estimator import MLPClassifier, MLPRegressor
     from .partitioners import partition, refine
@@ -44,6 +49,7 @@ _HOME_OF = {
     "MLPRegressor": ".models.mlp.estimator",
     "MatrixFactorization": ".models.matrix_factorization.estimator",
     "Partition": ".partitions",
+    "PoissonRegressor": ".models.linear.estimator",
     "compare_partitions": ".partitioners.comparison",
     "cp_diagnostics": ".models.cp.diagnostics",
     "partition": ".partitioners",
@@ -90,6 +96,7 @@ __all__ = [  # noqa: RUF022 - in the order of the data flow
     "LogisticRegression",
     "LinearSVC",
     "LinearRegression",
+    "PoissonRegressor",
     "MLPClassifier",
     "MLPRegressor",
     "GCNClassifier",

@@ -34,7 +34,12 @@ if TYPE_CHECKING:
     from .implicit_factorization.estimator import ImplicitFactorization
     from .implicit_factorization.plan import ImplicitPlan, ImplicitPlanReport
     from .implicit_factorization.state import ImplicitState
-    from .linear.estimator import LinearRegression, LinearSVC, LogisticRegression
+    from .linear.estimator import (
+        LinearRegression,
+        LinearSVC,
+        LogisticRegression,
+        PoissonRegressor,
+    )
     from .linear.state import LinearState
     from .matrix_factorization.estimator import MatrixFactorization
     from .matrix_factorization.plan import MFPlan
@@ -85,6 +90,7 @@ _HOME_OF = {
     "Momentum": ".optimisation.optimisers",
     "Optimizer": ".optimisation.optimisers",
     "PlanReport": ".base.reports",
+    "PoissonRegressor": ".linear.estimator",
     "SGD": ".optimisation.optimisers",
     "SamplesPlan": ".samples.plan",
     "SamplesPlanReport": ".samples.plan",
@@ -137,6 +143,7 @@ __all__ = [
     "Momentum",
     "Optimizer",
     "PlanReport",
+    "PoissonRegressor",
     "SamplesPlan",
     "SamplesPlanReport",
     "State",

@@ -61,6 +61,7 @@ MODELS = {  # the module of each has the rest, as MODEL
     "logistic": "Logistic regression of labelled samples.",
     "svm": "Linear support vector machine of labelled samples.",
     "linear": "Linear regression of samples with targets.",
+    "poisson": "Poisson regression of samples with counts.",
     "mlp": "Multi-layer perceptron of labelled samples.",
     "gcn": "Graph convolution of a graph.",
 }

@@ -45,6 +45,7 @@ class SampleModel(Model):
 
     argument = "SAMPLES"
     classifies = False
+    score = "R²"  # of a regression; classifiers have an accuracy
     options: Sequence[click.Option] = (
         number("--test-fraction", 0.1, "Share of the samples held out to judge by.", SHARE),
         click.Option(["--test"], metavar="FILE", help="Samples to judge by, instead of a share."),
@@ -158,7 +159,7 @@ class SampleModel(Model):
 
     def told(self, fit: Fit) -> list[str]:
         """The judgement as sentences."""
-        found, score = fit.judgement, "accuracy" if self.classifies else "R²"
+        found, score = fit.judgement, "accuracy" if self.classifies else self.score
         lines = [f"training loss {found['train_loss']:.6g}"]
         if "test_score" in found:
             lines.append(
@@ -234,7 +235,7 @@ class SampleModel(Model):
     def page(self, fit: Fit) -> dict[str, Any]:
         """Key numbers and coefficients."""
         found = fit.judgement
-        name = "test_accuracy" if self.classifies else "test_R²"
+        name = f"test_{'accuracy' if self.classifies else self.score}"
         keys = {
             name: "test_score",
             "training_loss": "train_loss",

@@ -1,4 +1,4 @@
-"""Reading what `daskpart fit logistic`, `svm`, `linear` and `mlp` learn from, in one of two ways.
+"""What `daskpart fit logistic`, `svm`, `linear`, `poisson` and `mlp` learn from, read in two ways.
 
     here     this process ── reads the file ── X, y ── hands rows out ──▶ ranks
     ranks    this process ── surveys it ── ExamplesFile ──▶ ranks, each of which reads its part

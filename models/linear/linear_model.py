@@ -544,6 +544,8 @@ class LinearModel(SampleModel):
                 "coef has 2 rows: of two classes there is one, the score of the second; of more "
                 "one each"
             )
+        if n_outputs > 1 and not (is_classifier(self) or self._several_targets):
+            raise InputError(f"coef has {n_outputs} rows: {type(self).__name__} has one output")
         found = self._given_classes(classes, 2 if n_outputs == 1 else n_outputs)
         weights = np.vstack((rows.T, np.broadcast_to(levels, n_outputs))).ravel()
         state = LinearState(

@@ -4,7 +4,8 @@
 
     log            ln(1 + e^(−y z))          y = ±1        squared   ½ (z − y)²
     hinge          max(0, 1 − y z)                         huber     ½ r², beyond ε  ε |r| − ½ ε²
-    squared hinge  max(0, 1 − y z)²                        multinomial   softmax over all outputs
+    squared hinge  max(0, 1 − y z)²                        poisson   e^z − y z, less its least
+    multinomial    softmax over all outputs
 
 With several outputs and one target a sample all but "multinomial" are one-vs-rest: the target of
 output c is +1 where the sample is of class c, else −1. With a target for each output the loss of a
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp, log1p
+from math import exp, log, log1p
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.kernels import kernel
 
-LOG, HINGE, SQUARED_HINGE, SQUARED, HUBER, MULTINOMIAL = range(6)
+LOG, HINGE, SQUARED_HINGE, SQUARED, HUBER, MULTINOMIAL, POISSON = range(7)
 
 
 @kernel(internal=True)
@@ -56,6 +57,14 @@ def _huber(residual: float, epsilon: float) -> tuple[float, float]:
 
 
 @kernel(internal=True)
+def _poisson(score: float, y: float) -> tuple[float, float]:
+    # half the deviance: at e^z = y it is 0
+    mean = exp(score)
+    least = y - y * log(y) if y > 0.0 else 0.0
+    return mean - y * score - least, mean - y
+
+
+@kernel(internal=True)
 def _one(code: int, epsilon: float, score: float, y: float) -> tuple[float, float]:
     """Loss and slope of one score."""
     if code == LOG:
@@ -66,6 +75,8 @@ def _one(code: int, epsilon: float, score: float, y: float) -> tuple[float, floa
         return _squared_hinge(y * score, y)
     if code == HUBER:
         return _huber(score - y, epsilon)
+    if code == POISSON:
+        return _poisson(score, y)
     return 0.5 * (score - y) ** 2, score - y
 
 
@@ -132,7 +143,8 @@ class Loss:
     steepest : callable
         ``steepest(w)``: size of the slope at a score of −w for a target of 1, for the first rate.
     curvature : float
-        How fast the slope changes at most, by score; of "hinge", which has corners, as if 1.
+        How fast the slope changes at most, by score; of "hinge", which has corners, as if 1, and of
+        "poisson", for which there is no most, that at a score of 0.
     """
 
     name: str
@@ -156,5 +168,6 @@ LOSSES = {
         Loss("squared", SQUARED, steepest=lambda typical: 1 + typical),
         Loss("huber", HUBER),
         Loss("multinomial", MULTINOMIAL, curvature=0.5),
+        Loss("poisson", POISSON),
     )
 }

@@ -63,6 +63,7 @@ from .problem import (
     LazySamples,
     Samples,
     class_numbers,
+    numbers,
     refuse_missing,
     weights_of,
 )
@@ -117,7 +118,7 @@ class SampleModel(DistributedEstimator):
             y = numbers_to_learn(y)
             if y.ndim == 2 and y.shape[1] == 1:
                 y = column_or_1d(y, warn=True)
-            return y, 1 if y.ndim == 1 else y.shape[1], None
+            return self._encode(y, classes), 1 if y.ndim == 1 else y.shape[1], None
         with sorting_labels(y):
             try:
                 check_classification_targets(y)
@@ -126,7 +127,7 @@ class SampleModel(DistributedEstimator):
             classes = np.unique(y) if classes is None else np.asarray(classes)
         return self._encode(y, classes), self._n_outputs(classes), classes
 
-    _encode = staticmethod(class_numbers)  # labels as numbers
+    _encode = staticmethod(class_numbers)  # labels, or targets, as numbers
 
     def _n_outputs(self, classes: NDArray[Any]) -> int:
         """Outputs of a classifier with these classes."""
@@ -293,7 +294,7 @@ class SampleModel(DistributedEstimator):
         """Of a file: only its labels come here, where they are classes."""
         if classes is None and is_classifier(self):
             classes = classes_of(file)
-        check_file(file, y, sample_weight, classes)
+        check_file(file, y, sample_weight, classes, self._encode)
         n_outputs = 1 if classes is None else self._n_outputs(classes)
         asked = getattr(self, "class_weight", None)
         if class_weights is None and asked is not None:
@@ -555,6 +556,8 @@ class SampleClassifier(ClassifierMixin, SampleModel):
 
 class SampleRegressor(RegressorMixin, SampleModel):
     """What regressors of samples share."""
+
+    _encode = staticmethod(numbers)
 
     @available_if(by_sgd)
     @with_callbacks

@@ -36,11 +36,11 @@ from daskpart.readers import ExamplesFile
 from daskpart.readers.libsvm import Examples
 
 from .file_answers import answers_of_file, labels_of_file
-from .problem import Samples, class_numbers
+from .problem import Samples
 from .rows import RankRows, Rows, StoredRows, rank_rows
 
 _BLOCK_BYTES = 32 << 20  # of rows that are shuffled among themselves, and in memory at a time
-Encode = Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]]
+Encode = Callable[[NDArray[Any], Any], NDArray[np.float64]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,8 @@ class Labels:
     classes : ndarray or None
         None: labels are targets of a regression.
     encode : callable
-        ``encode(labels, classes)``: `encoded` or `class_numbers`.
+        ``encode(labels, classes)``: of a regression `numbers` or `counts`, else `encoded` or
+        `class_numbers`.
     weights : float64 ndarray like classes, or None
         Of a sample of each class, of mean 1 over the samples.
     """
@@ -63,8 +64,6 @@ class Labels:
 
     def target(self, labels: NDArray[Any]) -> NDArray[np.float64]:
         """Targets as numbers."""
-        if self.classes is None:
-            return np.asarray(labels, np.float64)
         return self.encode(labels, self.classes)
 
     def weight(self, labels: NDArray[Any]) -> NDArray[np.float64]:
@@ -213,27 +212,30 @@ def label_mass(file: ExamplesFile, classes: NDArray[Any]) -> NDArray[np.float64]
     return mass
 
 
-def check_file(file: ExamplesFile, y: Any, sample_weight: Any, classes: Any) -> None:
+def check_file(
+    file: ExamplesFile, y: Any, sample_weight: Any, classes: Any, encode: Encode
+) -> None:
     """Refuse a file that a classifier with these classes (None: a regression) cannot take.
 
     Raises
     ------
     InputError
-        If y or weights are given beside, a label is none of the classes, or labels are text and
-        this is a regression.
+        If y or weights are given beside, a label is none of the classes or no target for
+        `encode`, or labels are text and this is a regression.
     """
     if y is not None or sample_weight is not None:
         raise InputError("a file has its own targets, and no weights: give X alone, with y=None")
     if file.wanted.dtype not in (np.float32, np.float64):
         raise InputError(f"values are {file.wanted.dtype}: survey the file with dtype float32 or "
                          "float64")  # fmt: skip
-    if classes is not None:
-        class_numbers(classes_of(file), classes)
-    elif file.labels is not None and file.labels.dtype.kind == "U":
+    if classes is None and file.labels is not None and file.labels.dtype.kind == "U":
         raise InputError(
             f"{file.path}: labels are text, such as {str(file.labels[0])!r}, and a regression "
             "learns numbers; use a classifier, or another column"
         )
+    known = file.labels if classes is None else classes_of(file)
+    if known is not None:
+        encode(known, classes)
 
 
 def classes_of(file: ExamplesFile) -> NDArray[Any]:

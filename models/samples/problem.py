@@ -211,6 +211,22 @@ def encoded(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:
     return 2.0 * target - 1.0 if len(classes) == 2 else target
 
 
+def numbers(y: NDArray[Any], classes: Any) -> NDArray[np.float64]:
+    """Targets of a regression: themselves."""
+    return np.asarray(y, np.float64)
+
+
+def counts(y: NDArray[Any], classes: Any) -> NDArray[np.float64]:
+    """Targets that are counts or rates: themselves (InputError for one below 0)."""
+    y = np.asarray(y, np.float64)
+    if (y < 0).any():
+        raise InputError(
+            f"y holds {y.min():g}: counts and rates are 0 or above; other numbers are for a "
+            "LinearRegression"
+        )
+    return y
+
+
 def class_numbers(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.float64]:
     """The number of the class of each label.
 

@@ -1,4 +1,4 @@
-"""`daskpart fit logistic|svm|linear`: what they write, resume and refuse."""
+"""`daskpart fit logistic|svm|linear|poisson`: what they write, resume and refuse."""
 
 from __future__ import annotations
 
@@ -344,6 +344,26 @@ def test_each_rank_reads_its_own_part(sample_file, tmp_path, capsys, run_cli, na
     metrics = metrics_of(out)
     assert metrics["test_score"] == model.score(drawn) and metrics["n_test"] == drawn.shape[0]
     assert "<dt>training loss</dt>" in (out / "report.html").read_text()
+
+
+@pytest.mark.parametrize("reader", ["here", "ranks"])
+def test_counts_are_judged_by_their_deviance(tmp_path, capsys, run_cli, reader):
+    random = np.random.default_rng(0)
+    table = pd.DataFrame(random.normal(size=(300, 3)), columns=["age", "speed", "rain"])
+    table["claims"] = random.poisson(np.exp(table["speed"] - 0.5))
+    table.to_csv(tmp_path / "claims.csv", index=False)
+    out, options = tmp_path / "out", ("--label", "claims", "--alpha", 0.01, "--read", reader)
+    arguments = (tmp_path / "claims.csv", *options, "--ranks", 2, "--out", out)
+    assert run_cli("fit", "poisson", *arguments) == 0
+    told = capsys.readouterr().out
+    assert "D² 0." in told and "answering their mean every time gives 0" in told
+    assert metrics_of(out)["test_score"] > 0.3
+    assert "<dt>test D²</dt>" in (out / "report.html").read_text()
+    assert (out / "coefficients.csv").read_text().splitlines()[1].find("speed") >= 0
+    table["claims"] -= 1
+    table.to_csv(tmp_path / "claims.csv", index=False)
+    assert run_cli("fit", "poisson", *arguments) == 2
+    assert "y holds -1: counts and rates are 0 or above" in capsys.readouterr().err
 
 
 def test_ranks_read_the_file_to_judge_by_and_stop_early(sample_file, tmp_path, capsys, run_cli):

@@ -44,6 +44,11 @@ def labelled() -> tuple[Any, ...]:
     return X, np.array(["no", "yes", "maybe"])[np.digitize(y, [-5, 5])]
 
 
+def counted() -> tuple[Any, ...]:
+    X, y = samples()
+    return X, np.floor(np.exp(0.2 * y))
+
+
 def labelled_graph() -> tuple[Any, ...]:
     """Features, and labels of two thirds of the vertices; the graph is `EDGES`."""
     random = np.random.default_rng(0)
@@ -359,6 +364,14 @@ MODELS = {
         samples,
         lambda model: model.predict(samples()[0]),
         partial(daskpart.LinearRegression, n_ranks=2, transport="local"),
+        watched={},
+        held_out=some_wrong,
+    ),
+    "PoissonRegressor": Case(
+        partial(daskpart.PoissonRegressor, tol=0, alpha=1e-3, l1_ratio=0.5, **SMALL),
+        counted,
+        lambda model: model.predict(samples()[0]),
+        partial(daskpart.PoissonRegressor, n_ranks=2, transport="local"),
         watched={},
         held_out=some_wrong,
     ),
