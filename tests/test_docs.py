@@ -149,6 +149,23 @@ def test_the_first_example_runs_as_it_stands(page: str, capsys: pytest.CaptureFi
     assert re.search(r"as planned +yes", capsys.readouterr().out)
 
 
+def test_what_other_libraries_have_is_called_here_as_the_page_says() -> None:
+    """In the middle column of its tables: names, and the parameters that calls of them have."""
+    models = [getattr(daskpart, name) for name in daskpart.__all__ if name[0].isupper()]
+    places = [daskpart, daskpart.collectives, *models]
+    n_found = 0
+    for line in TEXTS[ROOT / "docs" / "guide" / "coming_from.md"].splitlines():
+        here = line.strip("| ").split(" | ")[1] if line.startswith("| ") else ""
+        for name, call in re.findall(r"`([a-zA-Z]\w+)(\([^`]*\))?`", here):
+            found = [getattr(place, name) for place in places if hasattr(place, name)]
+            assert found, f"there is no {name}"
+            given = set(re.findall(r"(\w+)=", call))
+            known = [{*inspect.signature(each).parameters} for each in found] if given else [given]
+            assert any(given <= names for names in known), f"{name} does not have all of {given}"
+            n_found += 1
+    assert n_found > 30
+
+
 def test_the_table_of_names_says_those_of_the_signatures() -> None:
     page = TEXTS[ROOT / "docs" / "guide" / "choosing.md"]
     table = page.partition("## What an idea is called")[2].partition("\n## ")[0]
