@@ -389,8 +389,12 @@ class LinearModel(SampleModel):
         return start, last
 
     def _in_another_fit(self, state: Any, settings: dict[str, Any]) -> Any:
-        state = super()._in_another_fit(state, settings)
+        blank = self._no_residual(settings["n_ranks"], len(state.weights))
+        state = replace(state, residual=self._residual_on(state.residual, blank))
         # gradient and pairs of L-BFGS are of its data; slots and mean are of the optimiser
+        if self.solver == "lbfgs" and state.is_of(state.on_own_ranks(settings)):
+            return state
+        state = super()._in_another_fit(state, settings)
         ways = ("solver", "optimizer", "top_k")
         moved = (state.settings.get("aggregation") == "server") != (self.aggregation == "server")
         other = moved or any(state.settings.get(way) != settings[way] for way in ways)
@@ -398,8 +402,7 @@ class LinearModel(SampleModel):
             weights = state.averaged.copy()
             slots = {} if self.solver == "lbfgs" else slots_from(state.steps)
             state = replace(state, weights=weights, mean=np.zeros(0), slots=slots)
-        blank = self._no_residual(settings["n_ranks"], len(state.weights))
-        return replace(state, residual=self._residual_on(state.residual, blank))
+        return state
 
     def _connection(self, plan: Any, client: Any) -> Any:
         if self._on_server:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from daskpart import LinearRegression, LogisticRegression
-from daskpart.errors import DivergenceError
+from daskpart.errors import DaskpartWarning, DivergenceError
 from daskpart.models.linear.lbfgs import (
     N_PAIRS,
     add_combination,
@@ -100,6 +100,25 @@ def test_a_resumed_fit_has_the_bits_of_an_unbroken_one(n_ranks, stop, l1_ratio, 
     np.testing.assert_array_equal(resumed.coef_, whole.coef_)
     for name, slot in whole.state_.slots.items():
         np.testing.assert_array_equal(resumed.state_.slots[name], slot)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (4, 2)])
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.5])
+@pytest.mark.parametrize("how", ["resume", "warm_start"])
+def test_on_other_ranks_it_goes_on_with_its_pairs(before, after, l1_ratio, how, tmp_path):
+    """They are of the data, whoever has them; without them it began anew, some iterations back."""
+    X, y = samples()
+    options = {"transport": "local", "tol": 0.0, "l1_ratio": l1_ratio}
+    whole = LogisticRegression(max_iter=8, n_ranks=before, **options).fit(X, y)
+    options["checkpoint_path"] = tmp_path / "run.npz" if how == "resume" else None
+    part = LogisticRegression(max_iter=5, n_ranks=before, **options).fit(X, y)
+    if how == "resume":
+        with pytest.warns(DaskpartWarning, match="is of .* ranks, this fit has .* it goes on"):
+            part.set_params(n_ranks=after, max_iter=8, resume=True).fit(X, y)
+    else:
+        part.set_params(n_ranks=after, max_iter=3, warm_start=True).fit(X, y)
+    assert part.n_iter_ == 8
+    np.testing.assert_allclose(part.coef_, whole.coef_, rtol=1e-6, atol=1e-9)
 
 
 def test_a_fit_that_finds_no_way_down_remembers_nothing():
