@@ -17,7 +17,7 @@ from daskpart._floor.distinct import distinct
 from daskpart.data_models import Layer
 from daskpart.partitions import Partition
 
-from .network import Network
+from .network import LayerSizes, Network
 
 Counts = NDArray[Any]
 
@@ -109,23 +109,21 @@ def batch_bytes(
         Of a vertex that is trained on.
     """
     itemsize = np.dtype(network.dtype).itemsize
-    n_own, first = counts.sources[-1], graph_of[0]
+    first, n_own = graph_of[0], np.maximum(counts.sources, counts.targets)
     # Â of a mean has no entries from a vertex to itself
     entries = counts.edges + (counts.targets if network.operator != "mean" else 0)
-    graphs = (4 + itemsize) * entries + 8 * counts.halo + 16 * n_own
-    labels = label_bytes * counts.trained
+    graphs = (4 + itemsize) * entries + 8 * (counts.halo + n_own + counts.targets)
     # edges as they were drawn, beside the graphs that were made of them
     drawn = (4 + itemsize) * counts.edges + (8 + itemsize) * counts.targets
     drawn += 12 * counts.halo + 8 * (counts.sent + counts.sources)
-    total = np.sum(graphs + labels + drawn, axis=0) + 8 * counts.targets[0]
+    total = np.sum(graphs + drawn, axis=0) + 8 * counts.targets[0]
+    total += label_bytes * counts.trained[0]
     total += 8 * (counts.halo + counts.sent)[first]  # messages
-    total += row_bytes * n_own * (2 if network.dropout else 1)
-    for layer, graph, values in zip(
-        network.layers, graph_of, network.values_a_vertex(), strict=True
-    ):
-        of_layer = values * n_own + layer.halo_values * counts.halo[graph]
-        total += itemsize * (of_layer + layer.entry_values * entries[graph])
-    total += network.passing_bytes(
-        n_own, counts.halo[first], counts.sent[first], entries[first], counts.trained[first]
-    )
+    total += row_bytes * n_own[first] * (2 if network.dropout else 1)
+    for layer, graph in zip(network.layers, graph_of, strict=True):
+        kept = layer.halo_values * counts.halo[graph] + layer.entry_values * entries[graph]
+        total += itemsize * kept
+    of_graphs = n_own, counts.targets, counts.halo, counts.sent, entries
+    sizes = [LayerSizes(*(each[graph] for each in of_graphs)) for graph in graph_of]
+    total += sum(network.made_bytes(sizes)) + network.passing_bytes(sizes, counts.trained[0])
     return np.asarray(total)

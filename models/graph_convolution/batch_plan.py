@@ -79,11 +79,9 @@ def batches_of(
             f"batch_size={batch_size!r}, and there are {n_seeds} {what}: give at most as many, a "
             "share below 1, or none for full batches"
         )
-    places = [place for place, layer in enumerate(network.layers) if layer.hops]
-    indices = {place: index for index, place in enumerate(reversed(places))}
-    graph_of = tuple(
-        0 if by_vertex else indices.get(place, 0) for place in range(len(network.layers))
-    )
+    # one that sends nothing works on what the layer behind it reads
+    behind = np.cumsum([layer.hops > 0 for layer in reversed(network.layers)])[::-1]
+    graph_of = tuple(0 if by_vertex else max(int(n) - 1, 0) for n in behind)
     times = [0] * (max(graph_of) + 1)
     for layer, index in zip(network.layers, graph_of, strict=True):
         times[index] += layer.n_forward + layer.n_backward

@@ -216,9 +216,12 @@ def mini_batch(
     for index, edges in enumerate(found):
         first = index == batches.graph_of[0]
         of_graphs.append(
-            comm.map(batch_data, data, rows, edges, before, batches=batches, with_features=first)
-        )
-        halves = comm.map(batch_messages, edges, before, messages)
+            comm.map(
+                batch_data, data, rows, edges, batches=batches, with_features=first,
+                with_targets=index == 0,
+            )
+        )  # fmt: skip
+        halves = comm.map(batch_messages, edges, rows, messages)
         plans.append([_prepared(each, halves, slot) for slot, each in enumerate(whole)])
     of_layers = [plans[index] for index in batches.graph_of]
     both = tuple(zip(*of_layers, strict=True))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,26 @@ LOSS_ROWS = 8192  # of outputs whose loss is taken at a time: what is made of th
 
 # parameters that outputs depend on
 ANSWERED_BY = ("hidden", "layer", "layer_options", "activation", "symmetrize")
+
+
+class LayerSizes(NamedTuple):
+    """What a layer works on; numbers, or arrays of shape (n_ranks,).
+
+    Attributes
+    ----------
+    n_own, n_rows : int
+        Vertices of a rank, and those among them that rows are made for: in a full batch all.
+    n_halo, n_sent : int
+        Vertices of others that it reads, rows that it sends.
+    n_entries : int
+        Nonzeros of its rows of Â.
+    """
+
+    n_own: Any
+    n_rows: Any
+    n_halo: Any
+    n_sent: Any
+    n_entries: Any
 
 
 @dataclass(frozen=True)
@@ -174,23 +194,21 @@ class Network:
         """Numbers in all weights."""
         return sum(int(np.prod(shape)) for layer in self.layers for shape in layer.shapes.values())
 
-    def values_a_vertex(self) -> list[int]:
-        """Numbers that each layer makes for each vertex of a rank, and holds for its backward.
+    def made_bytes(self, sizes: Sequence[LayerSizes]) -> list[Any]:
+        """Bytes that each layer makes on a rank, and holds for its backward.
 
         Its input with entries dropped (of the first layer see `features`), its message where that
         is not the input, what Â made of it, and its output.
         """
-        return [
-            (layer.n_inputs if self.dropout and place else 0)
-            + layer.extra_values
-            + (layer.width if layer.n_forward else 0)
-            + layer.n_outputs
-            for place, layer in enumerate(self.layers)
-        ]
+        found = []
+        for place, (layer, size) in enumerate(zip(self.layers, sizes, strict=True)):
+            of_input, of_output = layer.kept_values
+            of_input += layer.n_inputs if self.dropout and place else 0
+            values = of_input * size.n_own + of_output * size.n_rows
+            found.append(np.dtype(self.dtype).itemsize * values)
+        return found
 
-    def passing_bytes(
-        self, n_own: Any, n_halo: Any, n_sent: Any, n_entries: Any, n_trained: Any
-    ) -> Any:
+    def passing_bytes(self, sizes: Sequence[LayerSizes], n_trained: Any) -> Any:
         """What is there for a while on the way back, beside what the forward pass left.
 
         At the loss, its gradient and what that is made of. Then layer by layer the gradient of Z,
@@ -200,15 +218,18 @@ class Network:
 
         Parameters
         ----------
-        n_own, n_halo, n_sent, n_entries, n_trained : int, or int64 ndarray of shape (n_ranks,)
-            Vertices of a rank, vertices of others that it reads, rows that it sends, nonzeros of
-            its rows of Â, and vertices that it trains on.
+        sizes : sequence of LayerSizes
+            Of each layer.
+        n_trained : int, or int64 ndarray of shape (n_ranks,)
+            Vertices that a rank trains on.
         """
-        found = self.layers[-1].n_outputs * (n_own + 2 * np.minimum(n_trained, LOSS_ROWS))
-        for place, layer in enumerate(self.layers):
+        of_loss = sizes[-1].n_rows + 2 * np.minimum(n_trained, LOSS_ROWS)
+        found = self.layers[-1].n_outputs * of_loss
+        for place, (layer, size) in enumerate(zip(self.layers, sizes, strict=True)):
             width = layer.width if layer.n_backward else 0
-            there = (layer.n_outputs + layer.message_values + width) * n_own
-            on_way = width * (n_sent + 2 * n_halo) + layer.passing_entry_values * n_entries
+            there = (layer.n_outputs + layer.message_values) * size.n_rows + width * size.n_own
+            on_way = width * (size.n_sent + 2 * size.n_halo)
+            on_way = on_way + layer.passing_entry_values * size.n_entries
             before = layer.n_inputs + self.layers[place - 1].message_values if place else 0
-            found = np.maximum(found, there + np.maximum(on_way, before * n_own))
+            found = np.maximum(found, there + np.maximum(on_way, before * size.n_own))
         return np.dtype(self.dtype).itemsize * (found + self.n_weights)

@@ -255,7 +255,7 @@ def next_boundary(
     if outputs is total:  # an argument, which is not to be overwritten
         outputs = np.array(outputs)
     value = ACTIVATIONS[network.activation].value(outputs)
-    inputs = _dropout(network, epoch, place + 1)(value, data.graph.own)
+    inputs = _dropout(network, epoch, place + 1)(value, data.graph.own[: len(value)])
     weights = network.of_layer(model.weights, place + 1)
     return Boundary(value, saved, inputs, network.layers[place + 1].enter(inputs, weights))
 
@@ -315,7 +315,7 @@ def previous_gradient(
         return Gradient(None, None, of_weights, back.sums)
     if into is returned:  # an argument, which is not to be overwritten
         into = np.array(into)
-    _dropout(network, epoch, place)(into, data.graph.own, out=into)
+    _dropout(network, epoch, place)(into, data.graph.own[: len(into)], out=into)
     ACTIVATIONS[network.activation].backward(before.value, into)
     earlier = network.of_layer(model.weights, place - 1)
     ready, message = network.layers[place - 1].enter_back(into, before.saved, earlier)

@@ -34,7 +34,7 @@ from daskpart.models.base.reports import Expected, PlanReport, bytes_words
 from daskpart.partitions import Partition
 
 from .communication import COMMUNICATIONS, forecast, product_plan
-from .network import Network
+from .network import LayerSizes, Network
 
 LABELS = ("forward", "backward")
 _AT_ONCE_BYTES, _CACHE_LINE = 16 << 20, 64
@@ -154,12 +154,11 @@ class GCNPlan(FitPlan):
             "attention": itemsize * network.entry_values * self.n_entries,
             "weights": np.full(self.n_ranks, n_copies * itemsize * network.n_weights),
         }
-        layers = {
-            f"layer {place + 1}": itemsize * values * n_own
-            for place, values in enumerate(network.values_a_vertex())
-        }
         n_sent = self.forward.traffic().sum(axis=1)
-        passes = network.passing_bytes(n_own, n_halo, n_sent, self.n_entries, self.n_trained)
+        sizes = [LayerSizes(n_own, n_own, n_halo, n_sent, self.n_entries)] * len(network.layers)
+        made = enumerate(network.made_bytes(sizes))
+        layers = {f"layer {place + 1}": n_bytes for place, n_bytes in made}
+        passes = network.passing_bytes(sizes, self.n_trained)
         held = {**stays, **layers, "gradients and messages": passes}
         return {name: each for name, each in held.items() if each.any()}
 

@@ -88,7 +88,7 @@ def pack_message(value: Any, positions: NDArray[np.int64]) -> NDArray[Any]:
 def local_product(data: Any, value: Any, *, back: bool) -> NDArray[Any]:
     """Columns of own vertices, times own rows."""
     halves, rows = data.graph.backward if back else data.graph.forward, message_of(value)
-    out = np.zeros((halves.n_own, rows.shape[1]), rows.dtype)
+    out = np.zeros((halves.n_rows, rows.shape[1]), rows.dtype)
     indptr, indices, values = halves.local
     spmm(indptr, indices, values, rows, out)
     return out

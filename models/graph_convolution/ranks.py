@@ -5,7 +5,8 @@
                                                                remote · H_halo once they are there
 
 The halo is ordered by owner and then by vertex, so what one rank sends is one block of it
-(Demirci et al., VLDB 2022, equations 7 to 9).
+(Demirci et al., VLDB 2022, equations 7 to 9). A layer of a mini-batch makes rows for the first of
+its own vertices only, those that the layer behind reads; all of them are columns.
 """
 
 from __future__ import annotations
@@ -34,15 +35,18 @@ class Halves:
         `local`, and positions of the halo come behind those of the own vertices.
     halo : int64 ndarray
         Vertices of other ranks that the columns name, by owner.
+    n_own : int
+        Own vertices, which are the first columns.
     """
 
     local: Csr
     remote: Csr
     halo: NDArray[np.int64]
+    n_own: int
 
     @property
-    def n_own(self) -> int:
-        """Rows."""
+    def n_rows(self) -> int:
+        """Rows: of the first own vertices, in a full batch of all."""
         return len(self.local[0]) - 1
 
     @property
@@ -58,7 +62,7 @@ class RankGraph:
     Attributes
     ----------
     own : int64 ndarray
-        Its vertices, rising.
+        Its vertices, rising; in a mini-batch those of the layer, rows first.
     forward, backward : Halves
         Rows of Â, and of Âᵀ; one object where Â is symmetric.
     """
@@ -83,7 +87,7 @@ def halves_of(
     """
     if len(own) == matrix.shape[0]:
         nothing = (np.zeros_like(matrix.indptr), matrix.indices[:0], matrix.data[:0])
-        return Halves((matrix.indptr, matrix.indices, matrix.data), nothing, halo)
+        return Halves((matrix.indptr, matrix.indices, matrix.data), nothing, halo, len(own))
     rows = matrix[own]
     place = np.empty(matrix.shape[1], np.int32)
     place[own] = np.arange(len(own), dtype=np.int32)
@@ -91,26 +95,27 @@ def halves_of(
     if joined:
         place[halo] += np.int32(len(own))
         every = np.ones(rows.nnz, bool)
-        return Halves(_some(rows, every, place), _some(rows, ~every, place), halo)
+        return Halves(_some(rows, every, place), _some(rows, ~every, place), halo, len(own))
     is_own = np.zeros(matrix.shape[1], bool)
     is_own[own] = True
     inside = is_own[rows.indices]
-    return Halves(_some(rows, inside, place), _some(rows, ~inside, place), halo)
+    return Halves(_some(rows, inside, place), _some(rows, ~inside, place), halo, len(own))
 
 
-def halves_of_positions(rows: Any, halo: NDArray[np.int64], joined: bool) -> Halves:
+def halves_of_positions(rows: Any, n_own: int, halo: NDArray[np.int64], joined: bool) -> Halves:
     """Rows whose columns are positions already: own vertices, and behind them the halo.
 
     Parameters
     ----------
-    rows : scipy CSR array of shape (n_own, n_own + n_halo or more)
+    rows : scipy CSR array of shape (n_rows, n_own + n_halo or more)
+    n_own : int
     halo, joined
         As in `halves_of`.
     """
     place = np.arange(rows.shape[1], dtype=np.int32)
-    inside = np.ones(rows.nnz, bool) if joined else rows.indices < rows.shape[0]
-    behind = place - np.int32(rows.shape[0])
-    return Halves(_some(rows, inside, place), _some(rows, ~inside, behind), halo)
+    inside = np.ones(rows.nnz, bool) if joined else rows.indices < n_own
+    behind = place - np.int32(n_own)
+    return Halves(_some(rows, inside, place), _some(rows, ~inside, behind), halo, n_own)
 
 
 def _some(rows: Any, chosen: NDArray[np.bool_], place: NDArray[np.int32]) -> Csr:

@@ -1,6 +1,7 @@
 """Feature rows of a rank, dense or sparse, and what a layer does with them.
 
     times(rows, W)                rows · W              dense or sparse times dense
+    first_rows(rows, n)           those that a layer of a mini-batch makes rows for
     transposed_times(rows, G)     rowsᵀ · G             gradient of W
     dropped(rows, …)              entries put to 0 with a probability, the others scaled up
 
@@ -61,6 +62,14 @@ class SparseRows:
 
 
 Rows = NDArray[Any] | SparseRows
+
+
+def first_rows(rows: Rows, n: int) -> Rows:
+    """The first n of some rows, nothing copied."""
+    if not isinstance(rows, SparseRows):
+        return rows[:n]
+    end = rows.indptr[n]
+    return SparseRows(rows.indptr[: n + 1], rows.indices[:end], rows.data[:end], rows.n_columns)
 
 
 def times(rows: Rows, weight: NDArray[Any]) -> NDArray[Any]:

@@ -1,7 +1,12 @@
 """One rank's share of a mini-batch: its vertices, the edges that are kept, what it needs of others.
 
     seeds of the batch ─► edges of the last layer ─► vertices that they read ─► edges of the layer
-    (own ones)            below … ─► all vertices of the batch: rows and columns of its graphs
+    (own ones)            below … ─► all vertices of the batch
+
+    │ seeds │ what they read │ what those read │     own vertices, in the order in which they came
+    └─ rows ┘                ╵                 ╵     of the last layer; columns are twice as many
+    └────────── rows ────────┘                 ╵     of the layer below: a layer makes rows for
+                                                     those only that the layer behind it reads
 
     vertex      one graph, for all layers: the edges among the batch
     neighbour   a graph a layer: at most so many neighbours of each of its targets
@@ -152,7 +157,7 @@ class LayerEdges:
     Attributes
     ----------
     targets : int64 ndarray
-        Own positions, rising.
+        Own positions; of the last layer the seeds, rising, else `grown` of the layer behind.
     counts, columns, values : ndarrays
         Edges of each target: how many, positions in ``RankRows.ids``, entries of the operator.
     diagonal : ndarray
@@ -164,7 +169,8 @@ class LayerEdges:
     to_send : list of int64 ndarray
         Own positions that each reader asked for.
     grown : int64 ndarray
-        Own positions that the columns and the targets name, rising: what the layer before makes.
+        Own positions that the layer before makes rows for: the targets, then what else the columns
+        name, and other ranks ask for.
     """
 
     targets: NDArray[np.int64]
@@ -282,7 +288,7 @@ def sampled_edges(
         asked[source] = (halo[low:high] - begin).astype(np.int32)
         begin += len(positions)
     own = columns[columns < rows.n_own].astype(np.int64)
-    grown = distinct(np.concatenate([targets, own]), rows.n_own)
+    grown = appended(targets, own, n=rows.n_own)
     return LayerEdges(targets, counts, columns, values, diagonal, halo, asked, [], grown)
 
 
@@ -321,10 +327,10 @@ def with_readers(edges: LayerEdges, inbox: ValueInbox, messages: list[RankMessag
         positions[asked]
         for positions, (asked,) in zip(messages[0].out_positions, inbox.payloads, strict=True)
     ]
-    if not any(map(len, own)):
-        return replace(edges, to_send=own)
-    both = np.concatenate([edges.grown, *own])
-    return replace(edges, to_send=own, grown=distinct(both, int(both.max()) + 1))
+    if any(map(len, own)):
+        n = 1 + max(int(each.max(initial=-1)) for each in (edges.grown, *own))
+        edges = replace(edges, grown=appended(edges.grown, *own, n=n))
+    return replace(edges, to_send=own)
 
 
 # -- the batch as the passes read it ---
@@ -334,54 +340,53 @@ def batch_data(
     data: RankData,
     rows: RankRows,
     edges: LayerEdges,
-    last: LayerEdges,
     *,
     batches: Batches,
     with_features: bool,
+    with_targets: bool,
 ) -> RankData:
-    """The part of a rank's data that is in a mini-batch, with the graph of one layer.
+    """The part of a rank's data that is in a layer of a mini-batch.
 
     Parameters
     ----------
     data : RankData
     rows : RankRows
-    edges, last : LayerEdges
-        Of this layer, and of the lowest, whose vertices are those of the batch.
+    edges : LayerEdges
     batches : Batches
-    with_features : bool
-        Only the first layer of a network reads features.
+    with_features, with_targets : bool
+        The first layer of a network reads features, what the last one makes is held against the
+        targets.
     """
-    own, n_own = last.grown, len(last.grown)
-    targets = places_in(own, edges.targets, rows.n_own)
+    own, n_own, n_rows = edges.grown, len(edges.grown), len(edges.targets)
     inside = edges.columns < rows.n_own
     columns = np.empty(len(edges.columns), np.int64)
     columns[inside] = places_in(own, edges.columns[inside], rows.n_own)
     outside = edges.columns[~inside] - rows.n_own
     columns[~inside] = n_own + np.searchsorted(edges.halo, outside)
-    loops = edges.diagonal != 0
+    loops = np.flatnonzero(edges.diagonal)  # the targets are the first columns
     ends = (
-        np.concatenate([targets[loops], np.repeat(targets, edges.counts)]),
-        np.concatenate([targets[loops], columns]),
+        np.concatenate([loops, np.repeat(np.arange(n_rows), edges.counts)]),
+        np.concatenate([loops, columns]),
     )
     values = np.concatenate([edges.diagonal[loops], edges.values])
-    shape = (n_own, n_own + max(len(edges.halo), 1))
+    shape = (n_rows, n_own + max(len(edges.halo), 1))
     matrix = narrow(scipy.sparse.coo_array((values, ends), shape).tocsr())
     halo = rows.ids[rows.n_own :][edges.halo]
-    halves = halves_of_positions(matrix, halo, batches.joined)
+    halves = halves_of_positions(matrix, n_own, halo, batches.joined)
     graph = RankGraph(rows.ids[own], halves, halves)
-    targets_of = _targets_at(data.targets, own, edges.targets)
+    seeds = edges.targets if with_targets else edges.targets[:0]
     features = _rows_at(data.rows, own if with_features else own[:0])
-    return RankData(graph, features, None, targets_of)
+    return RankData(graph, features, None, _targets_of(data.targets, seeds))
 
 
 def batch_messages(
-    edges: LayerEdges, last: LayerEdges, messages: list[RankMessages]
+    edges: LayerEdges, rows: RankRows, messages: list[RankMessages]
 ) -> list[RankMessages]:
     """Who gets which rows of the batch in a layer, and the way back."""
-    whole, own = messages[0], last.grown
+    whole, own = messages[0], edges.grown
     arriving = np.cumsum([0, *map(len, edges.asked.values())]) + len(own)
     coming = [np.arange(*ends) for ends in pairwise(arriving)]
-    going = [np.searchsorted(own, positions) for positions in edges.to_send]
+    going = [places_in(own, positions, rows.n_own) for positions in edges.to_send]
     return [
         RankMessages(whole.rank, whole.destinations, going, whole.sources, coming),
         RankMessages(whole.rank, whole.sources, coming, whole.destinations, going),
@@ -400,22 +405,29 @@ def _rows_at(rows: Rows, places: NDArray[np.int64]) -> Rows:
     return SparseRows(pointer, rows.indices[at], rows.data[at], rows.n_columns)
 
 
-def _targets_at(
-    targets: RankTargets, own: NDArray[np.int64], seeds: NDArray[np.int64]
-) -> RankTargets:
-    """Those of the seeds; other vertices of the batch are there to be read."""
+def _targets_of(targets: RankTargets, seeds: NDArray[np.int64]) -> RankTargets:
+    """Those of the seeds, which the last layer makes rows for."""
     there = np.searchsorted(targets.training, seeds)
     inside = there < len(targets.training)
     inside[inside] = targets.training[there[inside]] == seeds[inside]
     nobody = targets.validation[:0], targets.validation_values[:0]
     values = targets.training_values[there[inside]]
-    return RankTargets(np.searchsorted(own, seeds[inside]), values, *nobody)
+    return RankTargets(np.flatnonzero(inside), values, *nobody)
+
+
+def appended(first: NDArray[np.int64], *more: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """Ids below n, each once, as they are, then those of more that are not among them, rising."""
+    every = distinct(np.concatenate([first, *more]), n)
+    is_new = np.ones(len(every), bool)
+    is_new[np.searchsorted(every, first)] = False
+    return np.concatenate([first, every[is_new]])
 
 
 def places_in(known: NDArray[np.int64], ids: NDArray[Any], n: int) -> NDArray[np.int64]:
-    """Where ids stand in those that are known, all below n and rising."""
+    """Where ids stand in those that are known, all below n."""
     if n > _MARKS * len(ids):
-        return np.searchsorted(known, ids)
+        order = np.argsort(known)
+        return order[np.searchsorted(known, ids, sorter=order)]
     places = np.empty(n, np.int64)
     places[known] = np.arange(len(known))
     return places[ids]

@@ -24,14 +24,14 @@ from daskpart.collectives import (
     allreduce,
     barrier,
 )
-from daskpart.collectives.messages import PreparedPlan, RankMessages
+from daskpart.collectives.messages import PreparedPlan
 from daskpart.models.base.early_stopping import Seen, Watch, seen_before
 from daskpart.models.base.text import Step, Text, run_steps
 from daskpart.models.optimisation.learning_rates import LearningRate
 from daskpart.models.optimisation.optimisers import BEGAN, Optimizer, are_bounded
 
 from .first_product import exchange_of, with_product
-from .network import Network
+from .network import LayerSizes, Network
 from .passes import (
     RankData,
     RankModel,
@@ -254,10 +254,14 @@ def measured_pass(
     done = forward(comm, data, to_readers, model, network=network, epoch=0)
     shares = backward(comm, data, back, model, done, network=network, epoch=0)
     used = [each for each in (*done.totals, best) if each is not None]
-    messages = (of_layer(each, 0).rounds[0].messages for each in prepared)
+    places = range(len(network.layers))
+    datas = [of_layer(data, place) for place in places]
+    there, back = ([of_layer(each, place).rounds[0].messages for place in places]
+                   for each in prepared)  # fmt: skip
+    passing = comm.map(passing_bytes, *datas, *there, network=network)
     counted = comm.map(
-        bytes_held, of_layer(data, 0), *messages, model, shares, *done.boundaries, *used, *beside,
-        network=network,
+        bytes_held, passing, datas[0], there[0], back[0], model, shares, *done.boundaries, *used,
+        *beside,
     )  # fmt: skip
     held = comm.fold(counted, list)
     model, held = comm.settle(model, held)
@@ -432,20 +436,22 @@ def value_of(boundary: Any) -> NDArray[Any]:
     return boundary.value.copy()
 
 
-def bytes_held(
-    data: RankData, there: list[RankMessages], back: list[RankMessages], *made: Any,
-    network: Network,
-) -> int:  # fmt: skip
+def passing_bytes(*given: Any, network: Network) -> int:
+    """Bytes that pass on the way back; given the data of all layers, then messages there."""
+    data, messages = given[: len(given) // 2], given[len(given) // 2 :]
+    sizes = []
+    for each, there in zip(data, messages, strict=True):
+        halves = each.graph.forward
+        n_sent = sum(map(len, there[0].out_positions))
+        n_entries = len(halves.local[1]) if network.joins_columns else 0
+        sizes.append(LayerSizes(halves.n_own, halves.n_rows, halves.n_halo, n_sent, n_entries))
+    return int(network.passing_bytes(sizes, len(data[-1].targets.training)))
+
+
+def bytes_held(passing: int, *made: Any) -> int:
     """Bytes that stay on a rank until the end of an epoch, and those that pass meanwhile."""
-    passing = network.passing_bytes(
-        len(data.graph.own),
-        data.graph.forward.n_halo,
-        sum(map(len, there[0].out_positions)),
-        len(data.graph.forward.local[1]) if network.joins_columns else 0,
-        len(data.targets.training),
-    )
     # without dropout the first layer reads the features themselves: what is there twice counts once
-    return bytes_made(data, there, back, *made) + int(passing)
+    return bytes_made(*made) + passing
 
 
 def bytes_made(*made: Any) -> int:

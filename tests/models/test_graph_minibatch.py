@@ -22,6 +22,8 @@ from daskpart.data_models import LayerSampler, NeighbourSampler, VertexSampler
 from daskpart.errors import InputError
 from daskpart.models.graph_convolution import sampling
 from daskpart.models.graph_convolution.batch_plan import adjacency_of, rows_of_layer, seeded
+from daskpart.models.graph_convolution.layers import GCN
+from daskpart.models.graph_convolution.layers.dense import Dense
 from daskpart.models.graph_convolution.minibatch import BatchText, mini_batch
 from daskpart.models.graph_convolution.passes import RankModel, backward, forward
 
@@ -123,10 +125,32 @@ def test_an_epoch_has_every_seed_once():
 # -- gradients ---
 
 
+class DenseFirst(GCN):
+    """A layer that looks at no neighbour among those that do."""
+
+    dense = 0
+
+    @classmethod
+    def place(cls, place, last, **parameters):
+        return Dense(**parameters) if place == cls.dense else cls(**parameters)
+
+
+class DenseSecond(DenseFirst):
+    dense = 1
+
+
+class DenseThird(DenseFirst):
+    dense = 2
+
+
 @pytest.mark.parametrize("n_ranks", [1, 3])
-@pytest.mark.parametrize(("sampler", "layer"), CASES)
+@pytest.mark.parametrize(
+    ("sampler", "layer"),
+    [*CASES, *(("neighbour", layer) for layer in (DenseFirst, DenseSecond, DenseThird))],
+)
 def test_gradients_of_a_mini_batch(sampler, layer, n_ranks):
-    estimator = batched(sampler, layer, activation="tanh")
+    more = {} if isinstance(layer, str) else {"hidden": (6, 5), "dropout": 0.3}
+    estimator = batched(sampler, layer, activation="tanh", **more)
     text, plan, _, comm = prepared_text(
         estimator, features(), labels(), graph(True), n_ranks=n_ranks
     )
@@ -184,7 +208,7 @@ def test_entries_are_divided_by_their_probabilities(sampler):
         data, _, edges = drawn(text, plan, comm, number=number)
         (held,), (top,) = comm.gather(data[-1]), comm.gather(edges[0])
         own, (indptr, indices, values) = held.graph.own, held.graph.forward.local
-        of_rows = np.repeat(own, np.diff(indptr))
+        of_rows = np.repeat(own[: held.graph.forward.n_rows], np.diff(indptr))
         np.add.at(total, (of_rows, own[indices]), values)
         times[top.targets] += 1
     found, diagonal = total / times[:, None], np.eye(N, dtype=bool)
@@ -209,15 +233,38 @@ def test_rows_of_means_keep_their_sums(sampler, layer):
         (plan.partition.members(rank) for rank in range(3)), strict=True,
     ):  # fmt: skip
         halves = held.graph.forward
-        found = np.zeros(halves.n_own)
+        found = np.zeros(halves.n_rows)
         for indptr, _, values in (halves.local, halves.remote):
-            rows = np.repeat(np.arange(halves.n_own), np.diff(indptr))
-            found += np.bincount(rows, values, minlength=halves.n_own)
-        ids = held.graph.own
-        kept = np.isin(ids, own[top.targets])
-        assert not found[~kept].any()
-        alone = found[kept] == 0  # a mean of neighbours of whom none was drawn
-        np.testing.assert_allclose(found[kept][~alone], sums[ids[kept]][~alone], rtol=1e-12)
+            rows = np.repeat(np.arange(halves.n_rows), np.diff(indptr))
+            found += np.bincount(rows, values, minlength=halves.n_rows)
+        ids = held.graph.own[: halves.n_rows]
+        np.testing.assert_array_equal(ids, own[top.targets])
+        alone = found == 0  # a mean of neighbours of whom none was drawn
+        np.testing.assert_allclose(found[~alone], sums[ids][~alone], rtol=1e-12)
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3])
+@pytest.mark.parametrize(("sampler", "layer"), CASES)
+def test_a_layer_makes_rows_for_what_the_layer_behind_reads(sampler, layer, n_ranks):
+    """Which of the vertices are the first; only the lowest layer holds features."""
+    estimator = batched(sampler, layer, hidden=(8, 8) if sampler == "vertex" else (8,))
+    text, plan, _, comm = prepared_text(
+        estimator, features(), labels(), graph(True), n_ranks=n_ranks
+    )
+    data, _, edges = drawn(text, plan, comm)
+    seeds = comm.gather(edges[0])
+    for rank, of_layers in enumerate(zip(*map(comm.gather, data), strict=True)):
+        members, read = plan.partition.members(rank), seeds[rank].targets
+        for each in reversed(of_layers):
+            graph_of, halves = each.graph, each.graph.forward
+            assert halves.n_own == len(graph_of.own) >= halves.n_rows == len(read)
+            np.testing.assert_array_equal(graph_of.own[: halves.n_rows], members[read])
+            assert len(np.unique(graph_of.own)) == halves.n_own
+            read = np.searchsorted(members, graph_of.own)
+        assert [len(each.rows) for each in of_layers[:1]] == [len(read)]
+        if sampler != "vertex":  # that has one graph for all layers
+            assert not any(len(each.rows) for each in of_layers[1:])
+            assert not any(len(each.targets.training) for each in of_layers[:-1])
 
 
 def test_neighbours_of_others_are_drawn_as_own_ones_are():
@@ -476,8 +523,20 @@ def test_a_vertex_sampler_may_be_given():
     assert replace(VertexSampler(3), size=9).count(N) == 9
 
 
-@given(drawn=st.lists(st.integers(0, 50)), more=st.sampled_from([0, 10, 10**4]))
-def test_a_table_says_where_ids_stand_as_searching_does(drawn, more):
+@given(drawn=st.lists(st.integers(0, 50)), more=st.sampled_from([0, 10, 10**4]), data=st.data())
+def test_a_table_says_where_ids_stand_as_searching_does(drawn, more, data):
     n, ids = 51 + more, np.array(drawn, np.int64)
-    places = sampling.places_in(np.unique(ids), ids, n)
-    assert places.dtype == np.int64 and np.unique(ids)[places].tolist() == drawn
+    known = np.array(data.draw(st.permutations(sorted(set(drawn)))), np.int64)
+    places = sampling.places_in(known, ids, n)
+    assert places.dtype == np.int64 and known[places].tolist() == drawn
+
+
+@given(
+    first=st.lists(st.integers(0, 50), unique=True),
+    more=st.lists(st.lists(st.integers(0, 50)), max_size=3),
+    beyond=st.sampled_from([0, 10**4]),
+)
+def test_ids_are_appended_that_are_not_there(first, more, beyond):
+    arrays = [np.array(each, np.int64) for each in (first, *more)]
+    found = sampling.appended(*arrays, n=51 + beyond).tolist()
+    assert found == first + sorted({each for one in more for each in one} - set(first))

@@ -52,9 +52,9 @@ class APPNP(Layer):
         return True
 
     @property
-    def extra_values(self) -> int:
-        """Z⁰; Z itself is what came of it."""
-        return 0
+    def kept_values(self) -> tuple[int, int]:
+        """Z⁰, and Z, which is what came of it."""
+        return 0, self.width + self.n_outputs
 
     def enter(self, inputs: Rows, weights: Weights) -> Rows:
         """Z⁰."""

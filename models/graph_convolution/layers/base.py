@@ -3,6 +3,7 @@
     forward    H ─ enter ─► message ─ Â ─► total ─ leave ─► Z
     backward   G ─ enter_back ─► message ─ Âᵀ ─► total ─ leave_back ─► gradient of H, of the weights
 
+In a mini-batch a layer makes Z for the first rows of H only, those that the layer behind reads.
 What goes through Â is H or H·W, whichever is narrower, and in the backward direction, as
 Âᵀ (G Wᵀ) = (Âᵀ G) Wᵀ, G·Wᵀ or G. The methods here are those of one rank, on its own rows; messages
 and the product with Â are those of `products`. A first layer that multiplies by Â first needs no
@@ -117,9 +118,10 @@ class Layer(ABC):
         return 0 if self.is_first and not self.transforms_first else self.hops
 
     @property
-    def extra_values(self) -> int:
-        """Numbers a vertex that `enter` and `leave` make and keep, beside Z; for the forecast."""
-        return self.n_outputs if self.hops and self.transforms_first else 0
+    def kept_values(self) -> tuple[int, int]:
+        """Numbers that are made and kept of each row of H, and of each of Z; for the forecast."""
+        of_input = self.n_outputs if self.hops and self.transforms_first else 0
+        return of_input, (self.width if self.n_forward else 0) + self.n_outputs
 
     @property
     def halo_values(self) -> int:
@@ -155,7 +157,8 @@ class Layer(ABC):
         inputs : Rows
             H; None under a kept product that does without.
         total : Rows
-            What Â made of the message.
+            What Â made of the message: a row for each of the first rows of H, in a full batch of
+            all.
         weights : list of ndarray
         """
         if self.transforms_first:
@@ -203,9 +206,9 @@ class Layer(ABC):
         inputs, total, saved
             Of `leave`.
         gradient : ndarray
-            Of `enter_back`.
+            Of `enter_back`; a row for each of the first rows of H.
         total_back : ndarray or None
-            What Âᵀ made of the message; None where nothing was sent.
+            What Âᵀ made of the message, a row for each of H; None where nothing was sent.
         weights : list of ndarray
         """
         into, of_weight = self.product_back(inputs, total, gradient, total_back, weights[0])

@@ -107,9 +107,9 @@ class GAT(Layer):
         return self.width // self.n_heads + (self.n_inputs if name == "weight" else 1)
 
     @property
-    def extra_values(self) -> int:
-        """The message, a copy of it before the halo, and scores."""
-        return 2 * self.width + 2 * self.n_heads
+    def kept_values(self) -> tuple[int, int]:
+        """The message, a copy of it before the halo, and scores; what is attended to, and Z."""
+        return 2 * self.width + 2 * self.n_heads, self.width + self.n_outputs
 
     @property
     def halo_values(self) -> int:
@@ -185,10 +185,10 @@ class Attention:
     ----------
     rows : ndarray of shape (n_own + n_halo, width)
         M of own vertices, then of the halo.
-    left, right : ndarrays of shape (n_own, heads) and (n_own + n_halo, heads)
+    left, right : ndarrays of shape (n_rows, heads) and (n_own + n_halo, heads)
     entries : ndarray of shape (nnz, heads)
         The attention.
-    outputs : ndarray of shape (n_own, width)
+    outputs : ndarray of shape (n_rows, width)
     """
 
     rows: NDArray[Any]
@@ -242,11 +242,12 @@ def attend(
     else:
         rows = rows.copy()
     indptr, indices, _ = halves.local
-    entries = edge_softmax(indptr, indices, own.left, right, layer.slope)
-    outputs = np.zeros((halves.n_own, rows.shape[1]), rows.dtype)
+    left = own.left[: halves.n_rows]
+    entries = edge_softmax(indptr, indices, left, right, layer.slope)
+    outputs = np.zeros((halves.n_rows, rows.shape[1]), rows.dtype)
     left_of = _dropped(entries, halves, data.graph.own, layer, network, epoch, place)
     spmm(indptr, indices, left_of, rows, outputs)
-    return Attention(rows, own.left, right, entries, outputs)
+    return Attention(rows, left, right, entries, outputs)
 
 
 def _dropped(
@@ -267,7 +268,7 @@ def attend_back(
     """A rank's share of the gradients of M, for own vertices and those of the halo."""
     _, left, right, _ = network.of_layer(model.weights, place)
     halves, own = data.graph.forward, data.graph.own
-    (indptr, indices, _), n_own = halves.local, halves.n_own
+    (indptr, indices, _), n_rows = halves.local, halves.n_rows
     gradient = np.ascontiguousarray(back.message)
     of_entries = np.empty_like(total.entries)
     sddmm(indptr, indices, gradient, total.rows, of_entries)
@@ -282,9 +283,9 @@ def attend_back(
     spmm_transposed(indptr, indices, entries, gradient, rows)
     heads = rows.reshape(len(rows), *left.shape)
     heads += into_right[:, :, None] * right
-    heads[:n_own] += into_left[:, :, None] * left
+    heads[:n_rows] += into_left[:, :, None] * left
     read = total.rows.reshape(heads.shape)
-    of_left = np.einsum("nh,nhf->hf", into_left, read[:n_own])
+    of_left = np.einsum("nh,nhf->hf", into_left, read[:n_rows])
     return AttentionBack(rows, of_left, np.einsum("nh,nhf->hf", into_right, read))
 
 

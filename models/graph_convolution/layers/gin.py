@@ -47,9 +47,10 @@ class GIN(Layer):
         }
 
     @property
-    def extra_values(self) -> int:
+    def kept_values(self) -> tuple[int, int]:
         """The values between both matrices, too."""
-        return super().extra_values + self.n_outputs
+        of_input, of_output = super().kept_values
+        return of_input, of_output + self.n_outputs
 
     def leave(self, inputs: Rows, total: Rows, weights: Weights) -> tuple[NDArray[Any], Any]:
         """Z, and the values between both matrices."""

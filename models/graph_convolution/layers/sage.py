@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import NDArray
 
-from daskpart.models.graph_convolution.rows import Rows, times, transposed_times
+from daskpart.models.graph_convolution.rows import Rows, first_rows, times, transposed_times
 
 from .base import Layer, Weights
 
@@ -28,7 +29,7 @@ class SAGE(Layer):
     def leave(self, inputs: Rows, total: Rows, weights: Weights) -> tuple[NDArray[Any], Any]:
         """Z."""
         outputs, _ = super().leave(inputs, total, weights)
-        outputs += times(inputs, weights[1])
+        outputs += times(first_rows(inputs, len(outputs)), weights[1])
         return outputs, None
 
     def leave_back(
@@ -37,8 +38,8 @@ class SAGE(Layer):
         """Both ways into H are added up."""
         into, of_weight = self.product_back(inputs, total, gradient, total_back, weights[0])
         if into is not None:
-            of_vertex = gradient @ weights[1].T
-            of_vertex += into
-            into = of_vertex
-        of_self = transposed_times(inputs, gradient)
+            if into is total_back:  # an argument, which is not to be overwritten
+                into = np.array(into)
+            into[: len(gradient)] += gradient @ weights[1].T
+        of_self = transposed_times(first_rows(inputs, len(gradient)), gradient)
         return into, [of_weight, of_self, gradient.sum(axis=0)]
