@@ -20,7 +20,7 @@ from daskpart.hypergraph import Hypergraph
 
 from .balance import bounds_of_moves, fill_empty_parts
 from .checks import checked_answer
-from .engine import Engine, get_engine
+from .engine import Engine
 from .hypercube import hypercube_mapping
 from .label_propagation import polish as polish_parts
 from .metis import has_stars, is_installed, metis_parts
@@ -46,8 +46,8 @@ class Task:
         From 1 to the number of vertices.
     goal : Objective
         What to make small, where the method can choose.
-    engine : str or Engine
-        What bipartitions, as given; `get_engine` turns it into an engine.
+    engine : Engine
+        What bipartitions.
     epsilon : float
     random_state : int
     fixed : int32[n_vertices] or None
@@ -61,7 +61,7 @@ class Task:
     hypergraph: Hypergraph
     n_parts: int
     goal: Objective
-    engine: str | Engine
+    engine: Engine
     epsilon: float
     random_state: int
     fixed: NDArray[np.int32] | None
@@ -107,7 +107,7 @@ def _block(task: Task) -> NDArray[np.int32]:
 
 
 def _metis(task: Task) -> NDArray[np.int32]:
-    stand_in = None if is_installed() else get_engine(task.engine)
+    stand_in = None if is_installed() else task.engine
     task.info["engine"] = "metis" if stand_in is None else stand_in.name
     hypergraph, n_parts = task.hypergraph, task.n_parts
     if n_parts == 1:
@@ -124,7 +124,7 @@ def _metis(task: Task) -> NDArray[np.int32]:
 
 def _direct(task: Task) -> NDArray[np.int32]:
     """K parts at once by the engine, then the polish."""
-    engine = get_engine(task.engine)
+    engine = task.engine
     task.info["engine"] = engine.name
     hypergraph, n_parts = task.hypergraph, task.n_parts
     if n_parts == 1:
@@ -136,7 +136,7 @@ def _direct(task: Task) -> NDArray[np.int32]:
 
 def _recursive(task: Task) -> NDArray[np.int32]:
     """Bipartitions of bipartitions, then the polish; `info` learns the cost and the seconds."""
-    engine = get_engine(task.engine)
+    engine = task.engine
     task.info["engine"] = engine.name
     started = working_clock()
     found = recursive_bipartition(
@@ -157,8 +157,7 @@ def _recursive(task: Task) -> NDArray[np.int32]:
 
 def _hypercube(task: Task) -> NDArray[np.int32]:
     """Parts that are ranks of a hypercube, then single-vertex moves; `info` learns the cost."""
-    engine = get_engine(task.engine)
-    hypergraph, n_parts = task.hypergraph, task.n_parts
+    engine, hypergraph, n_parts = task.engine, task.hypergraph, task.n_parts
     found = hypercube_mapping(
         hypergraph, n_parts, engine, task.epsilon, task.random_state, task.fixed
     )

@@ -20,7 +20,7 @@ from daskpart.partitions import Partition
 
 from .balance import heaviest_allowed, warn_if_too_heavy, with_weights
 from .checks import check_prices, checked_epsilon, checked_fixed, checked_n_parts
-from .engine import Engine, quiet_about_balance
+from .engine import Engine, get_engine, quiet_about_balance
 from .methods import METHODS, Method, Task, looks_at_nets
 from .objectives import ConnectivityMinusOne, Objective, PowerConnectivity, objective_named
 from .relief import relieve
@@ -123,6 +123,7 @@ def partition(
     started = working_clock()
     goal = objective_named(objective, rho)
     epsilon, random_state = checked_epsilon(epsilon), checked_seed(random_state)
+    engine = get_engine(engine)
     method = _chosen_method(method, goal, fixed is not None)
     built = build(
         data, model, n_parts=n_parts, random_state=random_state, nets=looks_at_nets(method)

@@ -244,6 +244,7 @@ def test_where_nothing_weighs_an_uneven_number_of_vertices_is_a_warning():
         ((4,), {"engine": ["multilevel"]}, "engine=['multilevel'] is not known"),
         ((4,), {"fixed": [[0], [0, 1]]}, "fixed parts are a list of which NumPy makes no array"),
         ((4,), {"engine": "patoh"}, "engine='patoh' is not known"),
+        ((4,), {"engine": "patoh", "method": "block"}, "engine='patoh' is not known"),
         ((4,), {"engine": object()}, "is not known"),
         ((4,), {"random_state": -1}, "random_state is -1: it must be at least 0"),
         ((4,), {"random_state": None}, "random_state is None: give a whole number"),
