@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from daskpart._floor.checks import one_of, several, whole_number
 from daskpart._floor.kernels import working_clock
 from daskpart._floor.progress import tracked
@@ -24,6 +26,7 @@ from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
+from .checks import checked_fixed
 from .methods import METHODS
 from .partitioning import partition
 from .refinement.goals import METRICS, goal_named
@@ -154,8 +157,8 @@ def compare_partitions(
     Raises
     ------
     InputError
-        An unknown method, option or metric, a partition into another number of parts or of other
-        data; before anything is cut.
+        An unknown method, option or metric, fixed vertices for a method that takes none, a
+        partition into another number of parts or of other data; before the data is cut.
 
     Examples
     --------
@@ -169,7 +172,7 @@ def compare_partitions(
     metrics = [one_of(metric, "metric", METRICS) for metric in _names(metrics, "metrics")]
     ways = {name: _way(name, how) for name, how in _named(methods).items()}
     built = build(data, model, n_parts=n_parts, random_state=random_state)
-    _check_given(ways, built, n_parts)
+    _check_data_of_ways(ways, built, n_parts)
     vertices = owner_vertices(owners, built)
     goals = {metric: goal_named(metric, rho) for metric in metrics}
     shared = {"epsilon": epsilon, "random_state": random_state, "rho": rho}
@@ -230,10 +233,12 @@ def _way(name: str, how: Any) -> dict[str, Any] | Partition:
     )
 
 
-def _check_given(ways: Mapping[str, Any], built: DataModel, n_parts: int) -> None:
-    """Refuse partitions of other data, or into another number of parts: the table would lie."""
+def _check_data_of_ways(ways: Mapping[str, Any], built: DataModel, n_parts: int) -> None:
+    """Refuse what is of other data, or of another number of parts: the table would lie."""
     for name, given in ways.items():
         if not isinstance(given, Partition):
+            if given.get("fixed") is not None:
+                checked_fixed(given["fixed"], built.hypergraph.n_vertices, n_parts)
             continue
         if given.n_parts != n_parts:
             raise InputError(
@@ -244,11 +249,12 @@ def _check_given(ways: Mapping[str, Any], built: DataModel, n_parts: int) -> Non
 
 
 def _cut_few(ways: Mapping[str, Any]) -> None:
-    """Cut a dozen vertices every way, so that what is timed below is compiled."""
+    """Cut a dozen vertices every way: what is timed below is compiled, and options are checked."""
     few = Hypergraph.from_nets([0, 4, 8, 12, 14], [*range(12), 3, 4], 12)
     for how in ways.values():
         if not isinstance(how, Partition):
-            _cut(few, 2, {name: value for name, value in how.items() if name != "fixed"}, {})
+            fixed = None if how.get("fixed") is None else np.full(few.n_vertices, -1)
+            _cut(few, 2, {**how, "fixed": fixed}, {})
 
 
 def _cut(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -136,6 +138,33 @@ def test_bad_input(counts):
         daskpart.compare_partitions(counts, 8, mine)
     with pytest.raises(InputError, match=r"made for data of shape \(150, 100\)"):
         daskpart.compare_partitions(counts[:, :90], 4, mine)
+
+
+def test_fixed_vertices_are_looked_at_before_anything_is_cut(counts, monkeypatch):
+    module = sys.modules[daskpart.compare_partitions.__module__]
+    sizes = []
+
+    def noted(data, *arguments, **options):
+        sizes.append(getattr(data, "hypergraph", data).n_vertices)
+        return daskpart.partition(data, *arguments, **options)
+
+    monkeypatch.setattr(module, "partition", noted)
+    free = np.full(150, -1)
+    for how, told in [
+        ({"method": "direct", "fixed": free}, "fixed vertices need method='recursive'"),
+        ({"method": "recursive", "fixed": free[:9]}, "9 fixed parts were given for 150 vertices"),
+        ({"method": "recursive", "fixed": free + 5}, "vertex 0 is fixed in part 4"),
+        ({"method": "block", "engine": "patoh"}, "engine='patoh' is not known"),
+    ]:
+        with pytest.raises(InputError, match=told):
+            daskpart.compare_partitions(counts, 4, {"random": "random", "mine": how})
+    assert max(sizes) < 150
+    fixed = np.where(np.arange(150) < 4, np.arange(150) % 4, -1)
+    given = {"auto": {"fixed": fixed}, "refined": {"fixed": fixed, "refine": "power"}}
+    found = daskpart.compare_partitions(counts, 4, given, ["power"], progress=False)
+    for made in found.partitions.values():
+        assert made.info["method"] == "recursive"
+        np.testing.assert_array_equal(made.assignment[:4], np.arange(4))
 
 
 def test_command(tmp_path, capsys):
