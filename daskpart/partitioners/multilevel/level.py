@@ -229,11 +229,16 @@ def connectivities(
 ) -> np.ndarray:
     """Return λ of every net, int32[n_nets]: how many of the parts it touches."""
     found = np.zeros(net_pointer.size - 1, np.int32)
-    # one type each: the kernel is compiled once (and a read-only array is another type to numba)
-    pointer = np.require(net_pointer, np.int32, "W")
-    part = np.asarray(part, np.int32)
-    _count_parts(pointer, np.require(pins, np.int32, "W"), part, np.full(n_parts, -1), found)
+    read = [_read_only(np.asarray(each, np.int32)) for each in (net_pointer, pins, part)]
+    _count_parts(*read, np.full(n_parts, -1), found)
     return found
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    """A view of one type to numba, whether the array may be written to or not."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 @kernel

@@ -14,7 +14,12 @@ from daskpart.partitioners.multilevel import compressed
 from daskpart.partitioners.multilevel.bipartition import bipartition_level
 from daskpart.partitioners.multilevel.coarsen import coarsen
 from daskpart.partitioners.multilevel.compressed import Finest, level_of, packed
-from daskpart.partitioners.multilevel.level import contract, with_transpose, without_transpose
+from daskpart.partitioners.multilevel.level import (
+    connectivities,
+    contract,
+    with_transpose,
+    without_transpose,
+)
 
 MOST = 4, 7  # times the bytes of the pins: of large nets; of netlists, of few pins a vertex
 
@@ -158,3 +163,17 @@ def test_four_and_eight_bytes_give_the_same_sides(monkeypatch):
         found.append(bipartition_level(level, targets, targets * 11 // 10, free, rng, 1))
     np.testing.assert_array_equal(*found)
     assert 0 < found[0].sum() < 600
+
+
+def test_parts_of_nets_are_counted_without_a_copy_of_the_pins(least_peak):
+    pins = np.tile(np.arange(40, dtype=np.int32), 1000)
+    nets = Hypergraph.from_nets(np.arange(0, pins.size + 1, 40), pins, 40)
+    part = np.arange(40, dtype=np.int32) % 7
+    for writeable in (True, False):
+        given = nets.pins.view()
+        given.flags.writeable = writeable
+        found, peak = least_peak(
+            lambda given=given: connectivities(nets.net_pointer, given, part, 7)
+        )
+        np.testing.assert_array_equal(found, np.full(1000, 7))
+        assert peak < nets.pins.nbytes / 4
