@@ -145,7 +145,7 @@ class ParameterServer:
             )
         is_auto = transport == "auto" and schedule is None
         if is_auto:
-            client = client or client_if_any()
+            client = client_if_any(client)
         self._transport: LocalServer | ClusterServer
         if transport in ("dask", "mpi") or (is_auto and client is not None):
             from .cluster import ClusterServer

@@ -38,6 +38,12 @@ def communicator_for(
     Communicator
         To be closed: a context manager.
 
+    Raises
+    ------
+    InputError
+        For an unknown transport, or a client that is none, as its address, or is asynchronous or
+        closed; else as of the transport's own class.
+
     Examples
     --------
     >>> from daskpart.collectives import allreduce, communicator_for
@@ -48,7 +54,7 @@ def communicator_for(
     one_of(transport, "transport", TRANSPORTS)
     if transport == "local":
         return LocalCommunicator(n_ranks)
-    client = client or client_if_any()
+    client = client_if_any(client)
     if transport == "auto":
         return _fitting(n_ranks, client)
     if transport == "dask":
@@ -64,13 +70,14 @@ def communicator_for(
     return GraphCommunicator(n_ranks, client)
 
 
-def client_if_any() -> Any:
-    """The current client, or None; without waiting for an import of distributed."""
-    if "distributed" not in sys.modules:  # slow to import; a program that never did has no client
+def client_if_any(client: Any = None) -> Any:
+    """The client that was given, or the current one, or None; InputError as of `usable_client`."""
+    # distributed is slow to import, and a program that never did has no client
+    if client is None and "distributed" not in sys.modules:
         return None
-    from .cluster import current_client
+    from .cluster import usable_client
 
-    return current_client()
+    return usable_client(client)
 
 
 def _fitting(n_ranks: int, client: Any) -> Communicator:
@@ -81,8 +88,7 @@ def _fitting(n_ranks: int, client: Any) -> Communicator:
     from .mpi import MpiCommunicator, workers_are_mpi_ranks
     from .placement import workers_that_came
 
-    if not getattr(client, "asynchronous", False):  # that is refused below
-        workers_that_came(client)  # what they are decides
+    workers_that_came(client)  # what they are decides
     spmd = MpiCommunicator if workers_are_mpi_ranks(client, n_ranks) else DaskCommunicator
     try:
         return spmd(n_ranks, client, start_seconds=_AUTO_SECONDS, oversubscribe=True)

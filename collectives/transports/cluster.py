@@ -21,8 +21,9 @@ from distributed.client import FutureCancelledError
 from distributed.scheduler import NoValidWorkerError
 from distributed.threadpoolexecutor import thread_state
 
+from daskpart._floor.checks import require_like
 from daskpart._floor.rank_tasks import known_workers
-from daskpart.errors import WorkerLostError, WorkersBusyError
+from daskpart.errors import InputError, WorkerLostError, WorkersBusyError
 
 from .placement import paused_workers
 
@@ -255,9 +256,29 @@ async def _has_failed(future: Future) -> bool:
     return future.status != "finished"
 
 
-def current_client() -> Client | None:
-    """The client of this thread or process, if there is one."""
-    try:
-        return get_client()
-    except ValueError:
-        return None
+def usable_client(client: Any = None) -> Client | None:
+    """The client that was given, else that of this thread or process, if there is one.
+
+    Raises
+    ------
+    InputError
+        For a client that is none, as its address, or is asynchronous or closed.
+    """
+    if client is None:
+        try:
+            client = get_client()
+        except ValueError:
+            return None
+    if getattr(client, "asynchronous", False):
+        raise InputError(
+            "the client is asynchronous, and this waits for its ranks: run it in a thread with a "
+            "synchronous client=…, or with transport='local'"
+        )
+    if getattr(client, "status", "running") in ("closed", "closing"):
+        raise InputError(
+            "the client is closed: give one that is connected, or client=None and "
+            "transport='local' for this process"
+        )
+    wanted = "a distributed.Client; of an address it is Client(address)"
+    require_like(client, "client", ("scatter", "nthreads"), wanted)
+    return client

@@ -70,8 +70,8 @@ class DaskCommunicator(SpmdCommunicator):
     Raises
     ------
     InputError
-        If there is no client, or more ranks than threads; a `WorkersBusyError` if another
-        communicator holds the workers, or ranks did not start in time.
+        If there is no client that waits, or more ranks than threads; a `WorkersBusyError` if
+        another communicator holds the workers, or ranks did not start in time.
     WorkerLostError
         If a worker was lost. The ranks are gone; make a new communicator.
     TimeoutError

@@ -46,7 +46,7 @@ from daskpart.errors import InputError, WorkerLostError
 
 from . import graph_tasks as tasks
 from . import measures
-from .cluster import Cluster, current_client
+from .cluster import Cluster, usable_client
 from .from_dask import collection_keys, computed_values
 from .placement import place_ranks
 
@@ -92,7 +92,8 @@ class GraphCommunicator(Communicator):
     Raises
     ------
     InputError
-        If the placement does not fit the ranks or the cluster.
+        If the placement does not fit the ranks or the cluster, or the client is none, as its
+        address, or is asynchronous or closed.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class GraphCommunicator(Communicator):
         super().__init__(n_ranks)
         if scheduler is not None:
             one_of(scheduler, "scheduler", ("threads", "synchronous"))
-        client = None if scheduler else client or current_client()
+        client = None if scheduler else usable_client(client)
         self.scheduler = None if client is not None else scheduler or "threads"
         self.run_id = uuid.uuid4().hex[:12]
         self._cluster = None

@@ -302,8 +302,6 @@ def mpi_processes(client: Client, workers: Any) -> tuple[int, ...] | None:
 
 def workers_are_mpi_ranks(client: Client, n_ranks: int) -> bool:
     """Whether the workers that ranks would live on are ranks of one MPI job."""
-    if getattr(client, "asynchronous", False):
-        return False
     with suppress(WorkerLostError):  # of an MPI job it would have taken all others along
         return mpi_processes(client, list(threads_by_worker(client))[:n_ranks]) is not None
     return False

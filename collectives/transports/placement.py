@@ -24,8 +24,7 @@ _LOOK_SECONDS = 0.1
 
 def has_threads_for(client: Client, n_ranks: int) -> bool:
     """Whether the workers that are there now have a thread for every rank."""
-    synchronous = not getattr(client, "asynchronous", False)
-    return synchronous and n_ranks <= sum(threads_by_worker(client).values())
+    return n_ranks <= sum(threads_by_worker(client).values())
 
 
 def places_by_threads(
@@ -133,10 +132,6 @@ def paused_workers(workers: Mapping[str, Mapping]) -> str:
 
 def place_ranks(client: Any, n_ranks: int, placement: Sequence[str] | None = None) -> Sequence[str]:
     """Workers of the ranks: as wished for, or round-robin; InputError for unknown ones."""
-    if getattr(client, "asynchronous", False):
-        raise InputError(
-            "The graph transport needs a synchronous client: Client(asynchronous=False)."
-        )
     if placement is None:
         ordered = order_of_workers(workers_that_came(client))
         return [ordered[rank % len(ordered)] for rank in range(n_ranks)]

@@ -26,7 +26,7 @@ from daskpart.collectives.communicator import Communicator, unchanged
 from daskpart.errors import InputError, WorkerLostError, WorkersBusyError
 
 from . import worker as on_worker
-from .cluster import Cluster, current_client
+from .cluster import Cluster, usable_client
 from .driver import RankedCommunicator, blamed
 from .from_dask import collection_keys
 from .handles import Number
@@ -59,8 +59,8 @@ class SpmdCommunicator(RankedCommunicator):
     ) -> None:
         super().__init__(n_ranks)
         timeout, start_seconds = time_limits(timeout, start_seconds)
-        client = client or current_client()
-        if client is None or getattr(client, "asynchronous", False):
+        client = usable_client(client)
+        if client is None:
             raise InputError(
                 f"{type(self).__name__} needs a synchronous Dask client: {self._needs}, or use "
                 "transport='local'."

@@ -9,12 +9,10 @@ connect ──► the transport that was asked for
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-from daskpart._floor.checks import require_like
 from daskpart._floor.cores import n_cores
-from daskpart.collectives.transports import communicator_for
+from daskpart.collectives.transports import client_if_any, communicator_for
 from daskpart.errors import InputError, WorkerLostError
 
 
@@ -26,26 +24,7 @@ def client_for(transport: str, client: Any = None) -> Any:
     InputError
         For a client that is none, as its address, or is asynchronous or closed.
     """
-    # distributed is slow to import, and a program that never did has no client
-    if transport == "local" or (client is None and "distributed" not in sys.modules):
-        return client
-    from daskpart.collectives.transports.cluster import current_client
-
-    found = client or current_client()
-    if getattr(found, "asynchronous", False):
-        raise InputError(
-            "the client is asynchronous, and a fit waits for its ranks: run it in a thread with a "
-            "synchronous client=…, or with transport='local'"
-        )
-    if getattr(found, "status", "running") in ("closed", "closing"):
-        raise InputError(
-            "the client is closed: give one that is connected, or client=None and "
-            "transport='local' for this process"
-        )
-    if found is not None:
-        wanted = "a distributed.Client; of an address it is Client(address)"
-        require_like(found, "client", ("scatter", "nthreads"), wanted)
-    return found
+    return client if transport == "local" else client_if_any(client)
 
 
 def default_ranks(transport: str, client: Any = None) -> int:

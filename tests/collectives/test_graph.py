@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import dask
@@ -16,8 +17,10 @@ import pytest
 from exchange_text import N_ITEMS, items_of_ranks, random_connectivity
 
 from daskpart.collectives import (
+    DaskCommunicator,
     GraphCommunicator,
     LocalCommunicator,
+    ParameterServer,
     allreduce,
     communicator_for,
     expand,
@@ -180,9 +183,27 @@ def test_what_cannot_be_placed():
         GraphCommunicator(2, scheduler="threads", placement=["a", "b"])
 
 
-def test_an_asynchronous_client_is_refused():
-    with pytest.raises(InputError, match="synchronous client"):
-        GraphCommunicator(2, client=SimpleNamespace(asynchronous=True))
+@pytest.mark.parametrize(
+    "make",
+    [
+        *[
+            partial(communicator_for, transport, 2)
+            for transport in ("auto", "graph", "dask", "mpi")
+        ],
+        partial(GraphCommunicator, 2),
+        partial(DaskCommunicator, 2),
+        lambda client: ParameterServer(3, n_ranks=2, client=client),
+        lambda client: ParameterServer(3, n_ranks=2, client=client, transport="dask"),
+    ],
+)
+def test_what_is_no_client_for_ranks_is_refused(make):
+    with pytest.raises(InputError, match=r"client is asynchronous.*a synchronous client"):
+        make(client=SimpleNamespace(asynchronous=True))
+    with pytest.raises(InputError, match="the client is closed"):
+        make(client=SimpleNamespace(status="closed"))
+    for odd in ("tcp://127.0.0.1:8786", "", 3):
+        with pytest.raises(InputError, match=r"client is a .*: give a distributed.Client; of an a"):
+            make(client=odd)
 
 
 def test_workers_in_order_of_their_names():

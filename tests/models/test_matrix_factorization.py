@@ -253,8 +253,8 @@ def test_verbose_writes_lines_where_there_is_no_terminal(ratings, capfd, monkeyp
     assert "epoch 2/2  train RMSE" in capfd.readouterr().err
 
 
-def test_an_asynchronous_client_is_refused_in_words_of_a_fit(ratings):
-    with pytest.raises(InputError, match="a fit waits for its ranks: run it in a thread"):
+def test_a_client_that_a_fit_cannot_use_is_refused(ratings):
+    with pytest.raises(InputError, match="this waits for its ranks: run it in a thread"):
         model(transport="auto").fit(ratings, client=SimpleNamespace(asynchronous=True))
     with pytest.raises(InputError, match="the client is closed"):
         model(transport="auto").fit(ratings, client=SimpleNamespace(status="closed"))
