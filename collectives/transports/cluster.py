@@ -9,7 +9,7 @@ last state that it kept, on a new communicator for the workers that are there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic, sleep
@@ -22,7 +22,6 @@ from distributed.scheduler import NoValidWorkerError
 from distributed.threadpoolexecutor import thread_state
 
 from daskpart._floor.checks import require_like
-from daskpart._floor.rank_tasks import known_workers
 from daskpart.errors import InputError, WorkerLostError, WorkersBusyError
 
 from .placement import paused_workers
@@ -127,7 +126,9 @@ class Cluster:
 
     def require_workers(self) -> None:
         """Raise WorkerLostError if a worker that holds ranks is gone."""
-        there = self._there()
+        self._require_among(self._there())
+
+    def _require_among(self, there: Collection[str]) -> None:
         lost = [address for address in self.workers if address not in there]
         if lost:
             named = "; ".join(
@@ -146,10 +147,11 @@ class Cluster:
 
         def look() -> None:
             nonlocal since
-            self.require_workers()
             known = self._known()
-            computing = [w["metrics"]["task_counts"].get("executing") for w in known.values()]
-            paused = "" if any(computing) else paused_workers(known)
+            self._require_among(known)
+            own = {address: known[address] for address in self.workers}
+            computing = [w["metrics"]["task_counts"].get("executing") for w in own.values()]
+            paused = "" if any(computing) else paused_workers(own)
             if not paused:
                 since = monotonic()
             elif monotonic() - since > _PAUSED_SECONDS:
@@ -159,12 +161,13 @@ class Cluster:
 
     def paused(self) -> str:
         """As `paused_workers`, of those that hold ranks."""
-        return paused_workers(self._known())
+        known = self._known()
+        return paused_workers({a: known[a] for a in self.workers if a in known})
 
     def _known(self) -> dict[str, dict[str, Any]]:
-        """What the scheduler knows of the workers that hold ranks, of those that are there."""
-        known = known_workers(self.client)
-        return {address: known[address] for address in self.workers if address in known}
+        """What the scheduler knows of each worker that is there."""
+        ask = partial(self.client.scheduler.identity, n_workers=-1)
+        return self.answered(ask)["workers"]
 
     def _there(self) -> dict[str, int]:
         """The workers that are there now, and their threads."""

@@ -103,3 +103,21 @@ def test_a_paused_worker_keeps_nobody_from_waiting_for_another(two_workers, paus
     task = two_workers.submit(time.sleep, 4, workers=addresses[1:], pure=False)
     on_cluster.Cluster(two_workers, addresses).wait([task])
     assert task.status == "finished"
+
+
+def test_a_look_at_the_workers_of_a_task_is_one_question(two_workers, monkeypatch):
+    asked, questions = two_workers.cluster.scheduler.handlers, []
+
+    def noted(name, handler):
+        def call(*arguments, **options):
+            questions.append(name)
+            return handler(*arguments, **options)
+
+        return call
+
+    placed = on_cluster.Cluster(two_workers, list(two_workers.nthreads()))
+    task = two_workers.submit(time.sleep, 1.3, pure=False)
+    for name in ("identity", "ncores"):
+        monkeypatch.setitem(asked, name, noted(name, asked[name]))
+    placed.wait([task])
+    assert "identity" in questions and "ncores" not in questions
