@@ -30,6 +30,7 @@ import numpy as np
 from distributed import get_worker
 from numpy.typing import NDArray
 
+from daskpart._floor.words import words_of
 from daskpart.collectives.communicator import Communicator, PerRank
 from daskpart.collectives.operations import barrier
 from daskpart.collectives.transports.dask_comm import DaskCommunicator, decoded, encoded
@@ -204,7 +205,7 @@ class WorkerShards:
                 self.of_rank[shard].take(run, source, reply, *request)
         except BaseException as error:
             if not isinstance(error, Exception):  # of sys.exit, say
-                error = RuntimeError(f"the update ended with {type(error).__name__}: {error}")
+                error = RuntimeError(f"the update ended with {words_of(error)}")
             self._fail(shard, run, call, error)
             raise error from None
 
@@ -227,7 +228,7 @@ class WorkerShards:
         self.errors.setdefault(run, error)
         if self._begun.get(shard) != run:
             return  # it could not say what failed, once the run is stopped: it will as it begins
-        reason = f"shard {shard} failed: {type(error).__name__}: {error}"
+        reason = f"shard {shard} failed: {words_of(error)}"
         stop = partial(self.session.stop, call.run, reason, tell_others=True)
         self.session.loop.call_soon_threadsafe(stop)
 

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.blas import one_blas_thread
+from daskpart._floor.words import words_of
 from daskpart.collectives.communicator import PerRank
 from daskpart.collectives.transports.local import LocalCommunicator
 from daskpart.errors import InputError
@@ -88,7 +89,7 @@ class Turns:
     def fail(self, rank: int, error: BaseException) -> None:
         """A shard failed in a turn of this rank: whether its program goes on or not, all stop."""
         error.add_note(f"on rank {rank}")
-        self.error, self._stopped = error, f"rank {rank} failed: {type(error).__name__}: {error}"
+        self.error, self._stopped = error, f"rank {rank} failed: {words_of(error)}"
 
     def leave(self, rank: int) -> None:
         """The rank makes no further call."""
@@ -209,7 +210,7 @@ class LocalServer:
                 traffic = endpoint.finish()
                 turns.leave(rank)
             except BaseException as error:
-                turns.stop(f"rank {rank} failed: {type(error).__name__}: {error}")
+                turns.stop(f"rank {rank} failed: {words_of(error)}")
                 raise
             return result, traffic
 

@@ -22,6 +22,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from daskpart._floor.blas import one_blas_thread
 from daskpart._floor.rank_tasks import RankPlacement
+from daskpart._floor.words import words_of
 from daskpart.collectives.counters import value_bytes
 from daskpart.collectives.messages import RankExchange, RankMessages
 from daskpart.collectives.timeline import name_of, now
@@ -136,6 +137,10 @@ def _on_rank(rank: int) -> Any:
         # given the step; on the main thread it may be the user's own Ctrl-C
         is_helper = threading.current_thread() is not threading.main_thread()
         if not isinstance(error, Exception) and is_helper:
-            error = RuntimeError(f"a step ended with {type(error).__name__}: {error}")
+            error = RuntimeError(f"a step ended with {words_of(error)}")
+        try:
+            f"{error}{error!r}"  # as Dask will, and where that raises it tells nobody of the error
+        except Exception:
+            error = RuntimeError(f"a step raised {words_of(error)}")
         error.add_note(f"on rank {rank}")
         raise error

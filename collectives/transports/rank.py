@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 from daskpart._floor.blas import one_blas_thread
+from daskpart._floor.words import words_of
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated
 from daskpart.collectives.cost_model import CostModel
 from daskpart.collectives.counters import Counters, value_bytes
@@ -109,7 +110,7 @@ class Answer:
         """Why the others must stop, if the text failed by itself."""
         if self.error is None or isinstance(self.error, RunStopped):
             return None
-        return f"rank {self.rank} failed: {type(self.error).__name__}: {self.error}"
+        return f"rank {self.rank} failed: {words_of(self.error)}"
 
 
 class RankCommunicator(Communicator):
@@ -157,7 +158,7 @@ class RankCommunicator(Communicator):
             answer.error = error
         except BaseException as error:
             if not isinstance(error, Exception):  # of sys.exit, say: the rank must answer still
-                error = RuntimeError(f"the text ended with {type(error).__name__}: {error}")
+                error = RuntimeError(f"the text ended with {words_of(error)}")
             error.add_note(f"on rank {self.rank}")
             answer.error = error
         answer.spent = {number for number, value in given.items() if value.spent}

@@ -36,6 +36,7 @@ from distributed.protocol import to_serialize
 from distributed.protocol.pickle import dumps
 
 from daskpart._floor.memory import give_back_freed_memory, keep_freed_memory
+from daskpart._floor.words import words_of
 from daskpart.collectives.large_arrays import free_kept_memory
 from daskpart.errors import InputError
 
@@ -448,7 +449,8 @@ def _pickled(answer: Answer) -> bytes:
             pickle.loads(packed)  # the driver's part: some errors go in a pickle, and not out of it
         return packed
     except Exception:
-        error = RuntimeError(f"{type(answer.error).__name__}: {answer.error}")
+        assert answer.error is not None  # all else is plain
+        error = RuntimeError(words_of(answer.error))
         for note in getattr(answer.error, "__notes__", ()):
             error.add_note(note)
         return dumps(replace(answer, error=error))

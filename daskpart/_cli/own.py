@@ -15,6 +15,7 @@ from typing import Any
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 import daskpart
+from daskpart._floor.words import words_of
 from daskpart.errors import InputError
 from daskpart.models.base.estimator import DistributedEstimator
 
@@ -164,7 +165,7 @@ def _imported(place: str, folder: Path, name: str) -> Any:
     try:
         module = import_module(name)
     except Exception as error:
-        words = " ".join(f"{type(error).__name__}: {error}".split())
+        words = " ".join(words_of(error).split())
         raise InputError(f"{place!r} cannot be imported ({words})") from error
     if place.endswith(".py") and Path(str(module.__file__)).resolve() != folder / f"{name}.py":
         raise InputError(f"{place}: {module.__file__} has the same name; give it another")

@@ -37,6 +37,15 @@ def counted(n: int, name: str) -> str:
     return f"{n:,} {name if n == 1 else plural(name)}"
 
 
+def words_of(error: BaseException) -> str:
+    """The type of an error and what it says; the type alone where to say it raises another one."""
+    kind = type(error).__name__
+    try:
+        return f"{kind}: {error}"
+    except Exception:
+        return f"{kind}, whose words cannot be told"
+
+
 def from_to(least: int, most: int) -> str:
     """A range of amounts: "187 to 1,200", or one where both are the same."""
     return f"{most:,}" if least == most else f"{least:,} to {most:,}"

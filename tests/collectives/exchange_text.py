@@ -188,3 +188,19 @@ def assert_same_bits(one: dict[str, Any], other: dict[str, Any]) -> None:
 def blas_threads(value):
     """Threads that a product on this rank would take."""
     return max(each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas")
+
+
+class WordlessError(Exception):
+    """Raises another error in place of its words."""
+
+    def __str__(self):
+        raise ZeroDivisionError("no words")
+
+    __repr__ = __str__
+
+
+def fail_without_words(value):
+    """Raises on the ranks whose value is odd."""
+    if value % 2:
+        raise WordlessError
+    return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections import UserList, deque
 from functools import partial
 
@@ -15,6 +16,7 @@ from exchange_text import (
     RANK_COUNTS,
     assert_same_bits,
     expected_counts,
+    fail_without_words,
     first_rows,
     random_connectivity,
     run_exchange,
@@ -45,7 +47,7 @@ from daskpart.collectives import (
     reduce_plan,
     reduce_scatter,
 )
-from daskpart.errors import DivergenceError, InputError
+from daskpart.errors import DivergenceError, InputError, WorkerLostError
 
 
 def add(left, right, *, factor=1):
@@ -319,6 +321,17 @@ def test_errors_name_the_rank_and_keep_their_type(make_communicator):
         communicator.gather(communicator.map(diverge_on_odd, numbers))
     assert any("on rank 2" in note for note in caught.value.__notes__)
     assert communicator.gather(numbers) == [0, 2, 3, 4]  # it goes on
+
+
+def test_an_error_that_cannot_say_what_it_is(make_communicator):
+    communicator = make_communicator(4)
+    numbers = communicator.values([0, 2, 3, 4])
+    with pytest.raises(Exception) as caught:
+        communicator.gather(communicator.map(fail_without_words, numbers))
+    told = "".join(traceback.format_exception(caught.value))
+    assert "on rank 2" in told and "WordlessError" in told
+    assert not isinstance(caught.value, ZeroDivisionError | WorkerLostError)
+    assert communicator.gather(numbers) == [0, 2, 3, 4]
 
 
 def test_ranks_that_disagree(make_communicator):

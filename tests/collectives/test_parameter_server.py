@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 import pytest
+from exchange_text import WordlessError, fail_without_words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from server_programs import (
@@ -320,6 +321,20 @@ def test_a_failing_rule(delay, schedule, program):
             [f"on rank {r}"] for r in (range(3) if delay == 0 else [2])
         )
         assert (server.values() == 0).all()
+
+
+def push_and_fail_without_words(endpoint, value):
+    endpoint.push([0], [value])
+    endpoint.advance()
+    fail_without_words(value)
+    endpoint.advance()
+
+
+def test_an_error_that_cannot_say_what_it_is():
+    with local(dtype=int, timeout=5.0) as server:
+        with pytest.raises(WordlessError) as caught:
+            server.run(push_and_fail_without_words, [0, 1, 2])
+        assert "on rank 1" in caught.value.__notes__
 
 
 def test_ctrl_c():

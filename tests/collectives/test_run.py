@@ -13,7 +13,7 @@ from exchange_text import blas_threads, first_rows, items_of_ranks, random_conne
 from spmd_steps import (
     assert_ranks_that_combine_differently_are_told,
     assert_ranks_that_disagree_are_told,
-    fail_without_words,
+    fail_without_notes,
 )
 
 from daskpart.collectives import (
@@ -172,7 +172,7 @@ def test_a_rank_of_threads_that_fails_outside_of_its_text(n_ranks):
         values = comm.values(list(range(n_ranks)))
         for _ in range(2):
             with pytest.raises(OSError, match="no words"):
-                comm.run(fail_without_words, values)
+                comm.run(fail_without_notes, values)
         assert allreduce(comm, values).result() == sum(range(n_ranks))
 
 
