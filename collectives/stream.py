@@ -455,10 +455,14 @@ def _require_rising(indices: NDArray[Any], size: int) -> None:
 def _neutral(dtype: np.dtype[Any], reduction: Reduction) -> Any:
     if dtype.kind not in "fiub" or (dtype.kind == "f" and dtype.itemsize not in (4, 8)):
         raise InputError(f"Values must be float32, float64, integers or bool; got {dtype}.")
-    neutral = np.asarray(reduction.identity_of(dtype))
-    converted = neutral.astype(dtype)
+    what = f"neutral element of {reduction.name}"
+    neutral = as_array(reduction.identity_of(dtype), f"the {what}")
+    if neutral.ndim or neutral.dtype.kind not in "fiub":
+        raise InputError(f"The {what} is {neutral!r}: give one number.")
+    with np.errstate(invalid="ignore", over="ignore"):  # what comes of it is another number
+        converted = neutral.astype(dtype)
     if converted != neutral:
-        raise InputError(f"The neutral element {neutral} of {reduction.name} is no {dtype}.")
+        raise InputError(f"The {what} is {neutral}, which is no {dtype}.")
     return converted[()]
 
 

@@ -281,3 +281,12 @@ def test_a_stream_of_another_reduction_or_of_a_range_is_refused():
         stream_of(stream.of_range(1, 3))
     with pytest.raises(InputError, match=r"neutral element .* is no int64"):
         stream_of(np.array([1, 2]), reduction=Reduction("odd", np.add, 0.5))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, bool])
+@pytest.mark.parametrize(
+    "identity", [np.zeros(2), [0], [[0], [0, 1]], "0", None, 1j, np.nan, 1e300, lambda dtype: ()]
+)
+def test_a_neutral_element_that_is_no_such_number_is_refused(dtype, identity):
+    with pytest.raises(InputError, match=r"neutral elements? of odd (is|are) "):
+        stream_of(np.ones(3, dtype), reduction=Reduction("odd", np.add, identity))
