@@ -58,7 +58,8 @@ def evaluate_ranking(
     model : MatrixFactorization or ImplicitFactorization
         Fitted.
     test : container
-        What users took to: any container that `fit` takes. Values are not read.
+        What users took to: any container that `fit` takes. Each stored value counts alike, what is
+        stored as 0 too; NaN is refused, as by `fit`.
     n : int or sequence of int, default=10
         Lengths of the lists.
     exclude_seen : bool or "others", default=True
@@ -77,8 +78,8 @@ def evaluate_ranking(
     Raises
     ------
     InputError
-        For n < 1, users or items that the model does not know, NaN factors, or when no user is
-        left.
+        For n < 1, users or items that the model does not know, NaN factors or values, or when no
+        user is left.
 
     Notes
     -----

@@ -105,6 +105,16 @@ def test_ndcg_of_one_user_is_that_of_scikit_learn(n_items, n, seed):
     assert sums[0, 2] == pytest.approx(ndcg_score(wanted, scores, k=n))
 
 
+def test_values_make_no_difference(fitted):
+    model, _, test = fitted
+    test = test.data.to_scipy_sparse()
+    others = [(factor * test.data, test.coords) for factor in (0.0, -2.0)]
+    expected = evaluate_ranking(model, test)
+    for entries in others:
+        found = evaluate_ranking(model, scipy.sparse.coo_array(entries, test.shape))
+        pd.testing.assert_frame_equal(found, expected)
+
+
 def test_what_cannot_be_judged_is_refused(fitted):
     model, train, test = fitted
     for wrong in (0, [], [3, -1], 1.5, np.nan, None, "10", {"n": 10}):
@@ -117,6 +127,9 @@ def test_what_cannot_be_judged_is_refused(fitted):
         evaluate_ranking(pd.DataFrame(), test)
     with pytest.raises(InputError, match="no user has a test item that it has not seen"):
         evaluate_ranking(model, train)
+    unread = pd.DataFrame({"user": [0, 0], "item": [39, 1], "rating": [1.0, np.nan]})
+    with pytest.raises(InputError, match="ratings are NaN or infinite"):
+        evaluate_ranking(model, unread)
     stranger = pd.DataFrame({"user": [0, 999], "item": [39, 1], "rating": [1.0, 1.0]})
     with pytest.raises(InputError, match="unknown"):
         evaluate_ranking(model, stranger, exclude_seen=False)
