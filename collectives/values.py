@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 
 class OnRanks:
-    """What stands for values that lie on ranks: it can't be looked at, pickled or copied."""
+    """What stands for values that lie on ranks: can't be looked at, compared, pickled or copied."""
 
     __slots__ = ()
+    __hash__ = object.__hash__
 
     def __reduce__(self) -> Any:
         raise is_no_part_of_a_value(self)
@@ -39,6 +40,12 @@ class OnRanks:
         raise InputError(
             f"A {type(self).__name__} is neither true nor false, as it lies on the ranks: branch "
             "on the result() of a replicated value, which fold and allreduce give."
+        )
+
+    def __eq__(self, other: object) -> bool:
+        raise InputError(
+            f"A {type(self).__name__} can't be compared, as it lies on the ranks: compare the "
+            "values with map(…), or the result() of a replicated one."
         )
 
 

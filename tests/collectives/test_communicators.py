@@ -444,6 +444,10 @@ def test_what_ranks_hold_is_no_part_of_another_value(make_communicator):
             communicator.replicated({"part": part})
         with pytest.raises(InputError, match="is neither true nor false, as it lies on the ranks"):
             bool(part)
+        for compared in (lambda part=part: part == values, lambda part=part: 3 != part):
+            with pytest.raises(InputError, match="can't be compared, as it lies on the ranks"):
+                compared()
+        assert part in {part: 1}
     with LocalCommunicator(2) as local:
         lists = local.values([[values], [values]])
         with pytest.raises(InputError, match="can't be part of a value that is handed out"):
