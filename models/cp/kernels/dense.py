@@ -35,6 +35,26 @@ def divide_columns(rows, norms, smallest):
             rows[i, r] = quotient
 
 
+@kernel(internal=True)
+def factorise(matrix, added, smallest, lower):
+    """Cholesky of matrix + added I into `lower`; False where a pivot counts as 0, see `invert`."""
+    n = matrix.shape[0]
+    for j in range(n):
+        diagonal = matrix[j, j] + added
+        pivot = diagonal
+        for k in range(j):
+            pivot -= lower[j, k] * lower[j, k]
+        if not pivot > smallest * diagonal:
+            return False
+        lower[j, j] = np.sqrt(pivot)
+        for i in range(j + 1, n):
+            entry = matrix[i, j]
+            for k in range(j):
+                entry -= lower[i, k] * lower[j, k]
+            lower[i, j] = entry / lower[j, j]
+    return True
+
+
 @kernel
 def invert(matrix, smallest):
     """Inverse of a symmetric positive definite matrix by Cholesky, and whether it is one.
@@ -43,18 +63,8 @@ def invert(matrix, smallest):
     """
     n = matrix.shape[0]
     lower = np.zeros((n, n))
-    for j in range(n):
-        pivot = matrix[j, j]
-        for k in range(j):
-            pivot -= lower[j, k] * lower[j, k]
-        if not pivot > smallest * matrix[j, j]:
-            return lower, False
-        lower[j, j] = np.sqrt(pivot)
-        for i in range(j + 1, n):
-            entry = matrix[i, j]
-            for k in range(j):
-                entry -= lower[i, k] * lower[j, k]
-            lower[i, j] = entry / lower[j, j]
+    if not factorise(matrix, 0.0, smallest, lower):
+        return lower, False
     inverse = np.zeros((n, n))
     for column in range(n):
         for i in range(column, n):

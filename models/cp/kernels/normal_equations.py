@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.kernels import kernel
 
-from .dense import hals_row
+from .dense import factorise, hals_row
 from .row_products import GRAM_WIDTH, add_gram
 
 _ENTRIES_AT_A_TIME = 64  # of 32 components in float64: half the first-level cache
@@ -122,26 +122,6 @@ def _unpack(equations, i, ridge, system):
     return largest
 
 
-@kernel(internal=True)
-def _factorise(system, added, lower):
-    """Cholesky of system + added I; whether it is regular."""
-    n = system.shape[0]
-    for j in range(n):
-        diagonal = system[j, j] + added
-        pivot = diagonal
-        for k in range(j):
-            pivot -= lower[j, k] * lower[j, k]
-        if not pivot > _SMALLEST_PIVOT * diagonal:
-            return False
-        lower[j, j] = np.sqrt(pivot)
-        for i in range(j + 1, n):
-            entry = system[i, j]
-            for k in range(j):
-                entry -= lower[i, k] * lower[j, k]
-            lower[i, j] = entry / lower[j, j]
-    return True
-
-
 @kernel
 def solve_each(equations, ridge, rows):
     """Put the solution of each row's equations over `rows`, of shape (n, R)."""
@@ -154,7 +134,7 @@ def solve_each(equations, ridge, rows):
             rows[i] = largest * 0.0  # nothing is known of it; what overflowed becomes NaN
             continue
         added, jitter = 0.0, _FIRST_JITTER
-        while jitter < 1e6 and not _factorise(system, added, lower):
+        while jitter < 1e6 and not factorise(system, added, _SMALLEST_PIVOT, lower):
             added = jitter * largest
             jitter *= _JITTER_GROWS
         for r in range(n):
