@@ -11,7 +11,7 @@ from daskpart.hypergraph import Hypergraph
 
 from .objectives import Objective
 
-_LARGEST_EPSILON = 1e6
+LARGEST_EPSILON = 1e6
 
 
 def checked_n_parts(n_parts: int, n_vertices: int) -> int:
@@ -46,7 +46,7 @@ def check_prices(hypergraph: Hypergraph, objective: Objective, n_parts: int) -> 
 
 def checked_epsilon(epsilon: float) -> float:
     """A finite ε of at least 0, with which weights still fit in 64 bits."""
-    return finite_number(epsilon, "epsilon", most=_LARGEST_EPSILON)
+    return finite_number(epsilon, "epsilon", most=LARGEST_EPSILON)
 
 
 def checked_fixed(fixed: ArrayLike, n_vertices: int, n_parts: int) -> NDArray[np.int32]:

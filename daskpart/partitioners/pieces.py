@@ -21,6 +21,8 @@ from daskpart._floor.kernels import kernel
 from daskpart.errors import EngineError
 from daskpart.hypergraph import Hypergraph
 
+from .checks import LARGEST_EPSILON
+
 if TYPE_CHECKING:
     from .engine import Engine
 
@@ -135,7 +137,9 @@ def two_sides(
     left = min(-(-total * ((n_parts + 1) // 2) // n_parts), total)
     targets = np.array([left, total - left], np.int64)
     freedom = (allowed * n_parts / total) ** (1 / (n_parts - 1).bit_length()) - 1
-    sides = np.asarray(engine.bipartition(hypergraph, targets, max(freedom, 0.0), wanted, seed))
+    # a light piece may all be on one side: no engine takes, or needs, an ε beyond the largest
+    freedom = min(max(freedom, 0.0), LARGEST_EPSILON)
+    sides = np.asarray(engine.bipartition(hypergraph, targets, freedom, wanted, seed))
     return _checked_sides(sides, hypergraph.n_vertices, wanted, engine)
 
 

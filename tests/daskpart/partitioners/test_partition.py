@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import daskpart
@@ -17,7 +17,7 @@ from daskpart.connectivity import Connectivity
 from daskpart.errors import BalanceWarning, EngineError, InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners import METHODS, CutNet, PowerConnectivity, partition
-from daskpart.partitioners.balance import fill_empty_parts
+from daskpart.partitioners.balance import fill_empty_parts, heaviest_allowed, with_weights
 from daskpart.readers import read
 
 
@@ -362,6 +362,40 @@ def test_parts_are_filled_wherever_free_vertices_allow_it(data):
     assert (filled[held] == assignment[held]).all()
     n_filled = len(np.unique(assignment[held])) + np.count_nonzero(~held)
     assert len(np.unique(filled)) == min(n_filled, n_parts)
+
+
+@settings(max_examples=60)
+@given(st.data())
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_options_that_meet(method, data):
+    """Weights of all kinds, any ε and fixed vertices: each is heeded, or a warning says so."""
+    n = data.draw(st.integers(1, 12))
+    n_parts = data.draw(st.integers(1, n))
+    weight = st.sampled_from(data.draw(st.sampled_from([(0,), (1,), (0, 1, 7), (1, 10**15)])))
+    weights = data.draw(st.lists(weight, min_size=n, max_size=n))
+    nets = data.draw(st.lists(st.sets(st.integers(0, n - 1)), max_size=8))
+    pins = [pin for net in nets for pin in sorted(net)]
+    pointer = np.cumsum([0, *map(len, nets)])
+    hypergraph = Hypergraph.from_nets(pointer, pins, n, vertex_weights=weights)
+    epsilon = data.draw(st.sampled_from([0.0, 0.03, 3.0, 1e6]))
+    options = {"method": method, "epsilon": epsilon, "even": data.draw(st.booleans())}
+    fixed = np.full(n, -1)
+    if METHODS[method].takes_fixed:
+        part = st.integers(-1, n_parts - 1)
+        options["fixed"] = fixed = np.array(data.draw(st.lists(part, min_size=n, max_size=n)))
+    objective = data.draw(st.sampled_from(["connectivity", "cut-net"]))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = partition(hypergraph, n_parts, objective, **options)
+    held = fixed >= 0
+    np.testing.assert_array_equal(found.assignment[held], fixed[held])
+    n_filled = min(n_parts, len(np.unique(fixed[held])) + int((~held).sum()))
+    assert len(np.unique(found.assignment)) == n_filled
+    counted = with_weights(hypergraph).vertex_weights
+    load = np.bincount(found.assignment, counted, n_parts)
+    is_heavy = load.max() > heaviest_allowed(int(counted.sum()), n_parts, epsilon)
+    assert {each.category for each in told} <= ({BalanceWarning} if is_heavy else set())
+    assert told or not is_heavy or not METHODS[method].searches
 
 
 def test_the_hypercube_balances_before_it_moves():
