@@ -169,6 +169,8 @@ class Partition(ShownAsTable):
     def nonzero_parts(self, data: Any) -> NDArray[np.int32]:
         """The part of each stored value of the data that was cut, int32[nnz], in row-major order.
 
+        A zero that a tensor stores is no value, and is left out.
+
         Parameters
         ----------
         data : container
