@@ -209,7 +209,8 @@ def partition_command(memory_limit: str | None, compare: bool, **options: Any) -
     which 'daskpart partition' or another partitioner wrote.
 
     \b
-    auto models: the rows of a matrix, groups of nonzeros of a tensor, a hypergraph as it is.
+    auto models: the rows of a matrix, groups of nonzeros of a tensor, a hypergraph or a METIS graph
+    as it is.
     """
     from ._cli import compare as comparison
     from ._cli import cut, place

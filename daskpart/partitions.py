@@ -29,8 +29,8 @@ from .hypergraph import Hypergraph
 if TYPE_CHECKING:
     from .data_models import DataModel
 
-# models whose nets are no rows that travel: edges, and those of all mini-batches that were drawn
-WITHOUT_ROWS = ("graph", "stochastic")
+# models whose nets are no rows that travel, and what they are
+WITHOUT_ROWS = {"graph": "edges", "stochastic": "nets of mini-batches that were drawn"}
 _TOLD = ("method", "objective", "model", "engine", "epsilon", "random_state", "seconds")
 
 

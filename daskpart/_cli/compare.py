@@ -8,6 +8,7 @@ from pathlib import Path
 from daskpart._floor.words import counted
 from daskpart.data_models import build
 from daskpart.partitioners.comparison import Comparison, compare_partitions
+from daskpart.partitions import WITHOUT_ROWS
 
 from .cut import CutSettings
 from .files import check_out, say_files, write_table
@@ -26,6 +27,7 @@ WORDS = {
     "seconds": "of cutting",
 }
 WITH_COSTS = "a shared row counts times the cost of its net, but for max-connectivity"
+NO_ROWS = "here {}, none of which travels: --model column-net-self-loops counts rows that do"
 UNUSED = ("method", "objective", "engine", "output", "memory_limit", "start", "refine")
 
 
@@ -43,6 +45,8 @@ def run(settings: CutSettings) -> None:
     )
     say(repr(comparison))
     explained = {name: WORDS[name] for name in comparison.metrics}
+    if model.name in WITHOUT_ROWS:
+        explained["rows"] = NO_ROWS.format(WITHOUT_ROWS[model.name])
     if (model.hypergraph.net_costs != 1).any():
         explained["costs"] = WITH_COSTS
     say("\n".join(f"  {name}: {meaning}" for name, meaning in explained.items()))

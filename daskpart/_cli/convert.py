@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from daskpart.data_models import build
+from daskpart.data_models import DataModel, build
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.layouts import write_layout
@@ -44,7 +44,7 @@ def run(
     check_target(target, source)
     data = load_any(source, format, model)
     say(in_words(data, source))
-    if model == "auto" and not isinstance(data, Hypergraph):
+    if model == "auto" and not isinstance(data, DataModel):
         if suffix_format(str(target)) == "metis":
             model = "graph"  # of a column-net whose nets are pairs it would be a graph of rows
             if len(set(data.shape)) > 1:

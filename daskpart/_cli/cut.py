@@ -95,8 +95,8 @@ class Cut:
             return self.plurals[0]
         if self.matrix is not None:
             return "values"
-        model = self.partition.info.get("model", "hypergraph")
-        return "units of weight" if model == "hypergraph" else "nonzeros"
+        # of values the model knows how many there are
+        return "nonzeros" if "nnz" in self.partition.info else "units of weight"
 
     @property
     def moves_rows(self) -> bool:

@@ -18,6 +18,7 @@ from daskpart.containers.column_names import Columns
 from daskpart.containers.matrix import LabelledMatrix, as_matrix, number_column
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.containers.tensor import columns_of as columns_of_frame
+from daskpart.data_models import DataModel
 from daskpart.errors import InputError, ReadError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
@@ -48,8 +49,9 @@ _ADVICE = {
     "columns": f" Say {_COLUMNS}",
 }
 _OF_TABLES = f"{_COLUMNS}, --header and --text-ids"
+_OF_GRAPH = ("reader", "vertex")  # rows and columns
 _TABLES = {".csv", ".tsv", ".parquet", ".pq"}
-Cuttable: TypeAlias = LabelledMatrix | LabelledTensor | Hypergraph
+Cuttable: TypeAlias = LabelledMatrix | LabelledTensor | DataModel
 
 
 def load_matrix(
@@ -148,7 +150,7 @@ def load_graph(source: str, format: str | None = None) -> tuple[Any, Any]:
 
 def load_graph_matrix(source: str, format: str | None = None) -> LabelledMatrix:
     """Read a graph, as `load_graph`, as a matrix."""
-    return _matrix(load_graph(source, format)[0], ("reader", "vertex"))
+    return _matrix(load_graph(source, format)[0], _OF_GRAPH)
 
 
 def load_parts(path: Path) -> Partition:
@@ -175,17 +177,22 @@ def _adjacency(graph: Hypergraph) -> Any:
 
 
 def load_any(source: str, format: str | None, model: str) -> Cuttable:
-    """Read whatever can be cut: a matrix as `load_matrix` does, a tensor, or a hypergraph.
+    """Read whatever can be cut: a matrix as `load_matrix` does, a tensor, a hypergraph, a graph.
 
-    The last needs no data model, so no `model` but "auto" goes with it (InputError).
+    A hypergraph needs no data model, so no `model` but "auto" goes with it (InputError). A graph of
+    METIS is cut as it is, with its weights, unless `model` says another: then it is a matrix.
     """
     if source == BUILT_IN:
         return load_matrix(source, format)
     data = sparse_inside(_read(source, format), source)
     if isinstance(data, Hypergraph):
+        if (format or suffix_format(source)) == "metis":
+            if model in ("auto", "graph"):
+                return DataModel(data, "graph")
+            return _matrix(_adjacency(data), _OF_GRAPH)
         if model != "auto":
             raise InputError(f"{source} says itself what is a net: leave out --model")
-        return data
+        return DataModel(data, "hypergraph")
     return as_tensor(data) if len(data.shape) != 2 else _matrix(data, ("row", "column"))
 
 
@@ -489,11 +496,12 @@ def names_needed(lines: list[str], n: int, path: str) -> np.ndarray:
 
 def in_words(data: Cuttable, source: str) -> str:
     """What was read, as one line."""
-    if isinstance(data, Hypergraph):
-        return (
-            f"{source}: {counted(data.n_nets, 'net')} with {counted(data.n_pins, 'pin')} on "
-            f"{counted(data.n_vertices, 'vertex')}"
-        )
+    if isinstance(data, DataModel):
+        nets, vertices = data.hypergraph.n_nets, counted(data.hypergraph.n_vertices, "vertex")
+        if data.name == "graph":
+            return f"{source}: {counted(nets, 'edge')} of {vertices}"
+        pins = counted(data.hypergraph.n_pins, "pin")
+        return f"{source}: {counted(nets, 'net')} with {pins} on {vertices}"
     if isinstance(data, LabelledTensor):
         extents = " × ".join(
             f"{extent:,}" if dim == f"mode_{place}" else f"{extent:,} {dim}"

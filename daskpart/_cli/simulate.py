@@ -247,10 +247,9 @@ def _connectivities(
 
 def _refuse_without_rows(model: DataModel) -> None:
     if model.name in WITHOUT_ROWS:
-        shared = "edges" if model.name == "graph" else "nets of mini-batches that were drawn"
         raise InputError(
-            f"parts of the model {model.name!r} share {shared}, which are no rows that could be "
-            "sent: take another --model, such as column-net-self-loops"
+            f"parts of the model {model.name!r} share {WITHOUT_ROWS[model.name]}, which are no "
+            "rows that could be sent: take another --model, such as column-net-self-loops"
         )
 
 

@@ -39,6 +39,34 @@ def test_rows_are_told_of_where_some_travel(graph_file, tmp_path, capsys, run_cl
     assert ("One exchange of what is linked" in page) == ("an expand sends" in page) == travel
 
 
+def test_a_graph_of_metis_has_edges_and_no_rows(tmp_path, capsys, run_cli):
+    path, out = tmp_path / "ring.graph", ("--no-plots", "--out", tmp_path / "out")
+    path.write_text("6 6 001\n2 9 6 1\n1 9 3 1\n2 1 4 1\n3 1 5 1\n4 1 6 1\n5 1 1 1\n")
+    assert run_cli("partition", path, "--parts", 3, "--objective", "cut-net", *out) == 0
+    told, page = capsys.readouterr().out, (tmp_path / "out" / "report.html").read_text()
+    assert "6 edges of 6 vertices" in told and "3 edges are local to one part; 3 link" in told
+    assert "moves" not in told and "rows" not in page
+    found = json.loads((tmp_path / "out" / "metrics.json").read_text())["metrics"]
+    assert found["cut-net"] == 3  # the edge of weight 9 is not cut
+    assert run_cli("partition", path, "--parts", 2, "--compare", *out) == 0
+    assert "here edges, none of which travels" in capsys.readouterr().out
+    assert run_cli("simulate", "expand", path, "--parts", 2) == 2
+    assert "take another --model, such as column-net-self-loops" in capsys.readouterr().err
+
+
+def test_a_graph_of_metis_is_a_matrix_too(tmp_path, capsys, run_cli):
+    path = tmp_path / "path.graph"
+    path.write_text("4 3\n2\n1 3\n2 4\n3\n")
+    matrix = scipy.sparse.diags_array([1.0, 1.0], offsets=[-1, 1], shape=(4, 4))
+    scipy.sparse.save_npz(tmp_path / "path.npz", matrix.tocsr())
+    how = ("--parts", 2, "--model", "column-net-self-loops", "--json")
+    lines = []
+    for name in ("path.graph", "path.npz"):
+        assert run_cli("simulate", "expand", tmp_path / name, *how) == 0
+        lines.append(json.loads(capsys.readouterr().out)["lines"])
+    assert lines[0] == lines[1] and lines[0][0]["total_bytes"] == 2 * 128
+
+
 def test_mini_batches_of_a_graph_are_compared(graph_file, tmp_path, capsys, run_cli):
     few = ("--parts", 3, "--no-plots", "--out", tmp_path)
     assert run_cli("partition", graph_file, "--model", "stochastic", "--compare", *few) == 0
