@@ -6,9 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from daskpart.errors import InputError
-
-from .inputs import MATRICES, columns_of, load_matrix, written_as
+from .inputs import MATRICES
 from .mf import PARTITIONER_WORDS
 from .model import Data, Fit, Model
 from .options import HELD_OUT, SHARE, format_of, number, of_table, refuse
@@ -17,6 +15,7 @@ from .rankings import (
     first_label,
     held_out,
     judged_ranking,
+    load_events,
     ranking_numbers,
     ranking_sentences,
 )
@@ -54,16 +53,7 @@ class _Implicit(Model):
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read, and hold out a share of the events."""
-        events = load_matrix(
-            source,
-            given["format"],
-            columns=columns_of(given),
-            repeats="sum",
-            written=written_as(given),
-        )
-        if events.values.min() <= 0:
-            raise InputError(f"{source}: counts go down to {events.values.min():g}; give those > 0")
-        return held_out(events, source, given)
+        return held_out(load_events(source, given), source, given)
 
     def judge(self, fit: Fit) -> dict[str, Any]:
         """Ranks of what was held out, and the loss."""

@@ -22,6 +22,7 @@ from .rankings import (
     first_label,
     held_out,
     judged_ranking,
+    load_events,
     ranking_numbers,
     ranking_sentences,
 )
@@ -45,8 +46,8 @@ class _MF(Model):
     module of Python's standard library uses each name.
 
     More synchronisations (--eta) mean fresher rows and smaller messages, but more of them; with as
-    many as ranks no rank ever works on a stale row. --loss bpr takes RATINGS for events, and judges
-    by ranks.
+    many as ranks no rank ever works on a stale row. --loss bpr takes RATINGS for events, as
+    `daskpart fit implicit` does, and judges by ranks.
     """
 
     estimator = "MatrixFactorization"
@@ -72,12 +73,13 @@ class _MF(Model):
 
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Read, and hold out a share of the ratings."""
+        if given["loss"] == "bpr":  # which asks what there is, and not how much
+            return held_out(load_events(source, given), source, given)
         ratings = load_matrix(
             source, given["format"], columns=columns_of(given), written=written_as(given)
         )
         data = held_out(ratings, source, given)
-        is_dull = ratings.values.min() == ratings.values.max()
-        if is_dull and given["loss"] != "bpr":  # which asks what there is, and not how much
+        if ratings.values.min() == ratings.values.max():
             words = f"note: all values are {ratings.values[0]:g}, so there is nothing to predict"
             data.words.insert(1, words)
         return data

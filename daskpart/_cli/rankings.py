@@ -1,4 +1,4 @@
-"""What `fit mf` and `fit implicit` share: data held out, and how a model ranks held-out events."""
+"""What `fit mf` and `fit implicit` share: events, data held out, and how a model ranks events."""
 
 from __future__ import annotations
 
@@ -14,10 +14,26 @@ from daskpart.containers.matrix import LabelledMatrix, as_matrix
 from daskpart.datasets.splitting import train_test_split_ratings
 from daskpart.errors import InputError
 
-from .inputs import in_words
+from .inputs import columns_of, in_words, load_matrix, written_as
 from .model import Data, Fit
 
 _N = 10
+
+
+def load_events(source: str, given: dict[str, Any]) -> LabelledMatrix:
+    """Counts of events: those of a cell that comes more than once are added up.
+
+    Raises
+    ------
+    InputError
+        As `load_matrix`; and for counts that are not above 0.
+    """
+    events = load_matrix(
+        source, given["format"], columns_of(given), repeats="sum", written=written_as(given)
+    )
+    if events.values.min() <= 0:
+        raise InputError(f"{source}: counts go down to {events.values.min():g}; give those > 0")
+    return events
 
 
 def held_out(matrix: LabelledMatrix, source: str, given: dict[str, Any]) -> Data:

@@ -347,3 +347,16 @@ def test_equal_values_are_worth_a_note_where_they_are_predicted(loss, tmp_path, 
     options = ("--loss", loss, "--max-iter", 1, "--components", 2, "--no-plots", "--ranks", 1)
     assert run_cli("fit", "mf", path, *options, "--out", tmp_path / "run") == 0
     assert ("there is nothing to predict" in capsys.readouterr().out) == (loss != "bpr")
+
+
+def test_events_of_bpr_that_come_again_count_again(tmp_path, capsys, run_cli):
+    path, out = tmp_path / "plays.csv", tmp_path / "run"
+    pairs = [(u, i) for u in range(6) for i in range(u % 3, 6, 2)]
+    path.write_text("user,item,count\n" + "".join(f"{u},{i},2\n" for u, i in [*pairs, pairs[4]]))
+    options = ("--loss", "bpr", "--test-fraction", 0, *SMALL_FIT, "--no-plots", "--out", out)
+    assert run_cli("fit", "mf", path, *options) == 0
+    told = capsys.readouterr()
+    assert f"{len(pairs)} values" in told.out and "last" not in told.err
+    path.write_text(path.read_text() + "0,0,-9\n")
+    assert run_cli("fit", "mf", path, *options) == 2
+    assert f"{path}: counts go down to -7" in capsys.readouterr().err
