@@ -464,15 +464,31 @@ def _with_names(tensor: LabelledTensor, names: str | None) -> LabelledTensor:
             f"--names {names} gives {len(dims)} name(s); the tensor has {tensor.n_modes} modes, "
             "each needs a name of its own, with commas between them"
         )
+    if any("\ud800" <= letter <= "\udfff" for letter in names):  # as Python marks such a byte
+        raise InputError(
+            f"--names {names!r}: a byte of it is no UTF-8, and cannot be written with the results"
+        )
     pairs = zip(dims, tensor.dims, strict=True)
     labels = {new: tensor.labels[old] for new, old in pairs if old in tensor.labels}
     return replace(tensor, dims=dims, labels=labels)
 
 
 def lines_of(path: str | Path) -> list[str]:
-    """Lines of a text file that may be compressed; one with U+2028 or the like in it stays one."""
+    """Lines of a text file that may be compressed; one with U+2028 or the like in it stays one.
+
+    Raises
+    ------
+    InputError
+        For a file that is not there, or not in UTF-8.
+    """
+    from daskpart.readers.frames import fail_at_encoding
+
     with opened(location(path)) as stream:
-        text = stream.read().decode("utf-8-sig", "replace")
+        content = stream.read()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        fail_at_encoding(location(path))
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
 
 

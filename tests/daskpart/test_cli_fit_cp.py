@@ -15,6 +15,7 @@ import daskpart
 from daskpart._cli.inputs import load_tensor, read_table
 from daskpart._cli.last_steps import LastSteps
 from daskpart.collectives.timeline import Span, Timeline
+from daskpart.errors import ReadError
 from daskpart.models.base.reports import bytes_words
 
 SMALL = ("--n-components", 3, "--max-iter", 4, "--partitioner", "random", "--ranks", 3)
@@ -284,6 +285,7 @@ def test_resume_gives_the_bits_of_an_unbroken_fit(tensor_file, tmp_path, run_cli
     [
         (("absent.tns",), "absent.tns: no such file"),
         (("FILE", "--names", "a,b"), "--names a,b gives 2 name(s)"),
+        (("FILE", "--names", "a,b\udcff,c"), "a byte of it is no UTF-8"),
         (("FILE", "--labels", "mode_0=absent.txt"), "no such file"),
         (("FILE", "--labels", "there=absent.txt"), "give MODE=FILE"),
         (("HYPERGRAPH",), "holds a hypergraph; this command takes a tensor or a matrix"),
@@ -323,6 +325,14 @@ def test_labels_that_end_early(tensor_file, tmp_path, capsys, run_cli):
     labels = ("--labels", f"mode_2={short}", "--out", tmp_path / "out")
     assert run_cli("fit", "cp", tensor_file, *labels) == 2
     assert "2 lines, but mode_2 has 10 indices" in capsys.readouterr().err
+
+
+def test_labels_in_another_encoding_are_refused(tensor_file, tmp_path):
+    """Else Zürich and Zörich were one name, with a mark in place of the letter."""
+    names = tmp_path / "names.txt"
+    names.write_bytes("\n".join(["Bonn", "Zürich", *"abcdefgh"]).encode("latin-1"))
+    with pytest.raises(ReadError, match=r"names\.txt, line 2: the text is not UTF-8"):
+        load_tensor(str(tensor_file), None, None, [f"mode_2={names}"])
 
 
 def test_labels_below_a_heading_are_told_of(tensor_file, tmp_path, capsys):
