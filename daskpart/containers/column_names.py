@@ -18,6 +18,8 @@ import numpy as np
 from daskpart._floor.words import listed
 from daskpart.errors import InputError
 
+from .coordinates import is_a
+
 Columns: TypeAlias = tuple[str | None, str | None, str | None]
 # as `plain_word` has them
 _NAMES = (
@@ -159,6 +161,13 @@ def rating_columns(
             return found[0][0], found[1][0], behind
         if events:
             return found[0][0], found[1][0], None
+    if all(is_a(dtype, "pandas", "SparseDtype") for dtype in frame.dtypes):  # records have no zeros
+        raise InputError(
+            f"a DataFrame of sparse columns was given, {listed(names)}: that is a matrix, with a "
+            "column for each item. Give frame.sparse.to_coo(), or to keep its names "
+            "xarray.DataArray(sparse.COO(frame.sparse.to_coo()), [('user', frame.index), ('item', "
+            "frame.columns)])"
+        )
     times = len(names) > 2 and plain[-1] in TIMES
     nobody_said = all(each is None for each in columns) and in_their_order(found)
     if nobody_said and events and len(names) - times == 2:

@@ -343,6 +343,26 @@ def assert_is_the_table(matrix):
     assert matrix.values.tolist() == [4, 5, 3]
 
 
+@pytest.mark.parametrize("n_columns", [2, 3, 4, 5])
+def test_sparse_columns_are_a_matrix_and_no_records(n_columns):
+    """Three of them were read as user, item and rating; the advice keeps all names."""
+    matrix = scipy.sparse.random_array((6, n_columns), density=0.5, rng=np.random.default_rng(0))
+    index, columns = list("abcdef"), list("vwxyz"[:n_columns])
+    frame = pd.DataFrame.sparse.from_spmatrix(matrix, index, columns)
+    with pytest.raises(InputError, match="that is a matrix") as refused:
+        as_matrix(frame)
+    advice = str(refused.value).partition("keep its names ")[2]
+    found = as_matrix(eval(advice, {"xarray": xr, "sparse": sparse, "frame": frame}))
+    assert found.row_labels.tolist() == index and found.column_labels.tolist() == columns
+    np.testing.assert_array_equal(found.to_scipy().todense(), matrix.todense())
+
+
+def test_sparse_columns_that_are_named_so_are_records():
+    frame = pd.DataFrame({"user": [1, 2], "item": [0, 3], "rating": [0.0, 4.0]})
+    found = as_matrix(frame.astype(pd.SparseDtype(float, 0.0)))
+    assert found.values.tolist() == [0, 4] and found.row_labels.tolist() == [1, 2]
+
+
 def test_columns_of_a_frame_may_be_named():
     turned = TABLE[["how", "who", "what"]].assign(when=0)
     assert_is_the_table(as_matrix(turned, ("who", "what", "how")))
