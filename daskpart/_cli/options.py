@@ -27,6 +27,12 @@ _ELSEWHERE = ("see daskpart.MatrixFactorization", "see 'daskpart fit mf --help'"
 _OF_PYTHON = " A RandomState or None draws the seed."
 _FILES_READ = "daskpart.files_read"
 _NEEDED_TO_VALIDATE = re.compile(r"(eval_set=\(X, y\) in fit,|\w+=…) or validation_fraction")
+_ONLY_IN_PYTHON = {
+    ", or eval_set=(X, y) of your own": "",
+    "a dict of the arguments of daskpart.partition, a Partition, or an array with the part of each "
+    "vertex": "arguments of daskpart.partition, KEY=VALUE,…, or a FILE.npz of 'daskpart partition'",
+}
+_CHANGE = r"\b(?:leave(?= \w+ out\b)|[Ll]ower|[Rr]aise|smaller|larger)"
 _NO_PATH = r"""(?<![\w./\\'"-])"""  # before a name: what is inside of a path or of quotes is data
 _LEFT_OUT = {"verbose", "warm_start"}  # the command shows its progress, and each run is one fit
 
@@ -276,8 +282,9 @@ def refuse(names: Sequence[str], words: str) -> None:
 def in_options(words: str) -> str:
     """Words of an estimator with its parameters as options of the command that runs.
 
-    Those that are English words, too, are left where nothing shows that they are meant; so are
-    those before a comma, as in a list of what a parameter takes.
+    Those that are English words, too, are left where nothing shows that they are meant: that they
+    have a value, need another, or are to be changed. So is what stands inside of a list, as of what
+    another function takes.
     """
     ctx = click.get_current_context(silent=True)
     if ctx is None:
@@ -287,21 +294,33 @@ def in_options(words: str) -> str:
         for each in ctx.command.params
         if isinstance(each, click.Option)
     }
-    known = "|".join(map(re.escape, told))
-    clear = "|".join(map(re.escape, {name for name in told if "_" in name} | {"tol"} & {*told}))
-    if not known:
+    if not told:
         return words
+    known, clear = (
+        "|".join(map(re.escape, names))
+        for names in (told, filter(re.compile(r".*[_\d]|tol$|eta$").match, told))
+    )
+
+    def option(found: re.Match[str]) -> str:
+        return told[found[0]]
+
+    for python, shell in _ONLY_IN_PYTHON.items():
+        words = words.replace(python, shell)
     words = _NEEDED_TO_VALIDATE.sub(told.get("validation_fraction", r"\g<0>"), words)
-    words = re.sub(rf"^({known})(?= needs )", lambda found: told[found[1]], words)
     words = re.sub(
-        rf"{_NO_PATH}({known})=(?:(True\b)|'([\w-]+)'|(?=\S))",  # a flag has no value
-        lambda found: told[found[1]] + ("" if found[2] else f" {found[3] or ''}"),
+        rf"^(?:{known})(?:(?:, | and )(?:{known}))*(?= needs? | goes )",
+        lambda found: re.sub(rf"\b(?:{known})\b", option, found[0]),
         words,
     )
-    if not clear:
-        return words
+    words = re.sub(rf"({_CHANGE}) ({known})\b", lambda found: f"{found[1]} {told[found[2]]}", words)
+    words = re.sub(
+        rf"""{_NO_PATH}({known})=(?:(True\b)|(['"])([\w-]+)\3|(?=\S))""",  # a flag has no value
+        lambda found: told[found[1]] + ("" if found[2] else f" {found[4] or ''}"),
+        words,
+    )
+    in_list = rf"(?<=, )(?:{clear}),"
     return re.sub(
-        rf"{_NO_PATH}({clear})(?![\w/\\'\",=-]|\.\w)", lambda found: told[found[1]], words
+        rf"{_NO_PATH}(?!{in_list})(?:{clear or '(?!)'})(?![\w/\\'\"=-]|\.\w)", option, words
     )
 
 

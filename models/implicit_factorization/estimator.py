@@ -386,7 +386,7 @@ class ImplicitFactorization(Recommender):
                 raise InputError(
                     f"regularization=0 and n_components={self.n_components}, while {n_there} "
                     f"{side} have events: the equations of a row are singular, many solutions are "
-                    "as good. Give regularization above 0, fewer components, or solver='cg', which "
+                    "as good. Raise regularization, take fewer components, or solver='cg', which "
                     "goes to one of them"
                 )
 

@@ -246,8 +246,8 @@ class LinearModel(SampleModel):
             raise InputError("aggregation='server' goes with l1_ratio=0; LogisticRegression's "
                              "solver='server' takes an L1 term")  # fmt: skip
         if self.overlap or (self.average != "auto" and self.average):
-            raise InputError("aggregation='server' goes without overlap and average; a delay of 1 "
-                             "does what overlap does")  # fmt: skip
+            raise InputError("overlap and average need another aggregation than 'server', where "
+                             "delay=1 does what overlap does")  # fmt: skip
 
     @property
     def _on_server(self) -> bool:

@@ -353,7 +353,7 @@ class MatrixFactorization(Recommender):
         if self.schedule == "gasgd" or self.axis != "rows":
             raise InputError(
                 'loss="bpr" needs all events of a user on one rank, to know what is unseen: leave '
-                'axis out, and take schedule "pasgd" or "dsgd"'
+                'axis out, and take schedule="pasgd" or "dsgd"'
             )
         if checked_clip(self.clip) is not False:
             raise InputError('scores of loss="bpr" have no range to clip to: leave clip out')

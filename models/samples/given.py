@@ -61,8 +61,8 @@ class Given(NamedTuple):
         if len(strange):
             raise InputError(
                 f"all samples of class {strange.tolist()[0]!r} were drawn by validation_fraction, "
-                "so none is left to learn it from: give a smaller share, another random_state, or "
-                "eval_set=(X, y) of your own"
+                "so none is left to learn it from: give a smaller share or another random_state, "
+                "or eval_set=(X, y) of your own"
             )
 
 

@@ -13,8 +13,11 @@ import scipy.sparse
 import daskpart
 from daskpart._cli import linear
 from daskpart._cli.fit import FitCommand
-from daskpart._cli.options import in_options
+from daskpart._cli.options import _ONLY_IN_PYTHON, in_options
 from daskpart._cli.samples import read_samples
+from daskpart.errors import InputError
+from daskpart.models.base.plan import check_partitioner
+from daskpart.models.samples.given import Given
 from daskpart.readers import survey
 
 SMALL = ("--ranks", 3, "--max-iter", 4, "--tol", 0)
@@ -97,15 +100,41 @@ def test_a_share_of_less_than_one_sample_is_refused(
         ("mf", ("--patience", 3), "--patience needs --validation-fraction above 0"),
         ("mf", ("--ranks", 50), "take fewer ranks (--n-ranks)"),
         ("logistic", ("--C", 1e9), "or raise --max-iter or --tol"),
+        ("logistic", ("--top-k", 2), "--top-k, --overlap and --average need --solver sgd"),
+        ("logistic", ("--delay", 2), "--delay goes with a parameter server"),
+        (
+            "mf",
+            ("--loss", "bpr", "--clip"),
+            "scores of --loss bpr have no range to clip to: leave --clip out",
+        ),
+        ("mf", ("--loss", "bpr", "--axis", "auto"), "leave --axis out, and take --schedule pasgd"),
+        ("mf", ("--initial-learning-rate", 1e20), "Lower --initial-learning-rate."),
+        ("implicit", ("--solver", "cg", "--alpha", 1e38), "lower --alpha, or scale the counts"),
+        ("mf", ("--partitioner", "x"), "arguments of daskpart.partition, KEY=VALUE,…, or a FILE"),
     ],
 )
 def test_errors_and_notes_name_options(sample_file, tmp_path, capsys, run_cli, name, typed, words):
     """The estimators name their parameters, which nobody types at a shell."""
     file = tmp_path / "max_iter.csv"
-    file.write_text("user,item,rating\n" + "".join(f"{n % 5},{n % 7},{n % 3}\n" for n in range(35)))
-    data = file if name == "mf" else sample_file
+    pairs = "".join(f"{n % 5},{n % 7},{n % 3 + 1}\n" for n in range(35))
+    file.write_text(f"user,item,rating\n{pairs}")
+    data = file if name in ("mf", "implicit") else sample_file
     run_cli("fit", name, data, "--max-iter", 1, *typed, "--no-plots", "--out", tmp_path / "out")
     assert words in capsys.readouterr().err
+
+
+def test_words_for_python_alone_are_those_of_the_estimators():
+    """Else they would be looked for in vain."""
+    held_out = Given(np.eye(2), np.array([0, 1]), np.ones(2), None)
+    said = ""
+    for refuse in (
+        lambda: held_out.refuse_classes_beyond(np.zeros(1)),
+        lambda: check_partitioner("x", ["block"], None),
+    ):
+        with pytest.raises(InputError) as refused:
+            refuse()
+        said += str(refused.value)
+    assert all(python in said for python in _ONLY_IN_PYTHON)
 
 
 def test_what_is_in_quotes_or_in_a_path_is_left_as_it_is():
@@ -115,8 +144,14 @@ def test_what_is_in_quotes_or_in_a_path_is_left_as_it_is():
         assert in_options(same) == same
         told = in_options("schedule='dsgd' and max_iter=3: another max_iter.")
         flag = in_options("go on (resume=True), or another checkpoint_path; eta=Truest")
+        drawn = in_options("drawn by validation_fraction, so: another random_state, or none")
+        mine = in_options("leave out users; leave clip out, lower init_scale, a smaller eta, or so")
+        theirs = in_options("it takes rho, random_state, epsilon; user and loss are as they were")
     assert told == "--schedule dsgd and --max-iter 3: another --max-iter."
     assert flag == "go on (--resume), or another --checkpoint-path; --eta Truest"
+    assert drawn == "drawn by --validation-fraction, so: another --random-state, or none"
+    assert mine == "leave out users; leave --clip out, lower --init-scale, a smaller --eta, or so"
+    assert theirs == "it takes rho, random_state, epsilon; user and loss are as they were"
 
 
 def test_classes_are_called_as_in_the_file(tmp_path, capsys, run_cli):
