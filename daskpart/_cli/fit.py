@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from daskpart._floor.words import counted
 from daskpart.errors import DaskpartError, InputError
 
 from .files import check_out, check_plan, say_files, text_file
@@ -273,7 +272,7 @@ def _fit_and_write(job: _Job, estimator: Any, data: Data, plan: Any) -> int:
     times = steps.whole(), steps.dropped
     fit = Fit(estimator, data, plan, ended, seconds, compiling, *times)
     fit.judgement = job.model.judge(fit)
-    say(f"\n{ended} after {counted(estimator.n_iter_, fit.step)}, {fit.spent}")
+    say(f"\n{ended} after {fit.done}, {fit.spent}")
     for line in [*fit.best, *job.model.told(fit)]:
         say(line)
     say(f"\n{estimator.comm_report_}\n")
@@ -389,7 +388,7 @@ def _write_page(job: _Job, fit: Fit, album: Album) -> list[tuple[Path, str]]:
         album,
         **content,
         step=fit.step,
-        n_steps=fit.model.n_iter_,
+        done=fit.done,
         spent=fit.spent,
         ending=fit.ending,
         sentences=[*fit.best, *job.model.told(fit)],

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import click
 
 from daskpart._floor.tables import fixed
+from daskpart._floor.words import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,6 +100,13 @@ class Fit:
     def ending(self) -> str:
         """How it ended, in a sentence."""
         return _ENDINGS[self.ended].format(step=self.step)
+
+    @property
+    def done(self) -> str:
+        """How many steps the model has, in words; after --resume also those of earlier runs."""
+        n_before = self.model.n_iter_ - self.model.comm_report_.n_steps
+        steps = counted(self.model.n_iter_, self.step)
+        return f"{steps} ({n_before:,} in earlier runs)" if n_before > 0 else steps
 
     @property
     def training_seconds(self) -> float:

@@ -23,7 +23,6 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from daskpart._floor.tables import VAST, readable
-from daskpart._floor.words import counted
 
 from .files import text_file
 from .pictures import Album, Picture
@@ -61,7 +60,6 @@ def render(template: str, pictures: Mapping[str, Picture], **content: Any) -> st
     environment.filters |= {
         "as_text": as_text,
         "is_number": is_number,
-        "counted": counted,
         "as_sentence": as_sentence,
     }
     macros: Any = environment.get_template("macros.html").module

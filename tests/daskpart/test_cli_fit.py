@@ -184,10 +184,13 @@ def test_a_fit_takes_the_partition_that_another_wrote(tmp_path, rating_file, run
 def test_resumed_fit_has_the_bits_of_an_unbroken_one(tmp_path, rating_file, capsys, run_cli):
     whole, state, parted = tmp_path / "whole", tmp_path / "state", tmp_path / "parted"
     arguments = ("fit", "mf", rating_file, *SMALL_FIT, "--partitioner", "power", "--no-plots")
-    assert run_cli(*arguments, "--max-iter", 4, "--out", whole) == 0
+    assert run_cli(*arguments, "--max-iter", 5, "--out", whole) == 0
     checkpoint = ("--checkpoint-path", state, "--out", parted)
     assert run_cli(*arguments, "--max-iter", 2, *checkpoint) == 0
-    assert run_cli(*arguments, "--max-iter", 4, *checkpoint, "--resume") == 0
+    assert "done after 2 epochs, " in capsys.readouterr().out
+    assert run_cli(*arguments, "--max-iter", 5, *checkpoint, "--resume") == 0
+    assert "done after 5 epochs (2 in earlier runs), " in capsys.readouterr().out
+    assert "<p>5 epochs (2 in earlier runs) in " in (parted / "report.html").read_text()
     one, other = (daskpart.MatrixFactorization.load(out / "model") for out in (whole, parted))
     assert np.array_equal(one.user_factors_, other.user_factors_)
     assert np.array_equal(one.item_factors_, other.item_factors_)
