@@ -25,7 +25,7 @@ from daskpart.errors import InputError, ReadError
 
 from .assembly import cast_values, value_type
 from .libsvm_kernel import plain_lines
-from .scanning import LARGEST_ID, Chunk, read_chunks, rows_of
+from .scanning import LARGEST_ID, Chunk, NoNumberError, read_chunks, rows_of
 from .scanning import Rows as Numbers
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 SEPARATORS = ":"
 _COLON = ord(":")
 _QUERY = re.compile(rb"(?m)^([ \t]*[^\s:#]+[ \t]+)(qid:\d+)(?!\S)")
+_SEVERAL_LABELS = re.compile(rb"(?m)^[ \t]*[^\s:,#]+(,[^\s:,#]+)+\s")
 _FEATURE_CHUNK = 1 << 20  # taken apart it is about forty times as much for a moment
 
 
@@ -301,7 +302,16 @@ def block_of(chunk: Chunk, wanted: Wanted | None = None) -> Rows:
             found = Rows(plain.lengths, _narrow(plain.indices), values, plain.labels)
             if wanted.allows(found):
                 return found
-    return _scanned(rows_of(chunk), wanted)
+    try:
+        rows = rows_of(chunk)
+    except NoNumberError as error:
+        if error.place == 0 and _SEVERAL_LABELS.search(chunk.text):
+            raise ReadError(
+                f"{error}; a line with several labels is not read: "
+                "sklearn.datasets.load_svmlight_file(…, multilabel=True) does that"
+            ) from None
+        raise
+    return _scanned(rows, wanted)
 
 
 def _narrow(index: np.ndarray) -> np.ndarray:

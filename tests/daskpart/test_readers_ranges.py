@@ -271,3 +271,14 @@ def test_a_file_of_as_many_rows_that_changes_meanwhile(tmp_path, compression, be
     with pytest.raises(ReadError, match=r"(?s)when it was surveyed|expected a label"):
         for rows in file.rows_by_block(range(len(file.blocks))):
             assert rows.indices.max(initial=0) <= 9  # no row of changed text is given first
+
+
+@pytest.mark.parametrize("text", ["1,3 5:0.2 7:1\n2 1:1\n", "2 1:1\n1,2,3 2:4\n", "a,b 1:2\n"])
+def test_several_labels_a_line_are_said_not_to_be_read(tmp_path, text):
+    path = tmp_path / "topics.libsvm"
+    path.write_text(text)
+    number = 2 if text.startswith("2") else 1
+    said = rf"topics\.libsvm, line {number}: .*several labels is not read: .*multilabel=True"
+    for reader in (daskpart.read, survey):
+        with pytest.raises(ReadError, match=said):
+            reader(path)
