@@ -30,6 +30,7 @@ from .detection import (
     names_both_sides,
     separator_of,
 )
+from .messages import has_decimal_comma
 from .streams import numbered_lines
 
 _LEADING_ZERO = re.compile(r"0\d")
@@ -184,7 +185,12 @@ def _names_numbers(cells: Sequence[Sequence[str]], ids: Sequence[str | int]) -> 
     if len(cells) < 2:
         return False
     pairs = enumerate(zip(*cells[:2], strict=False))
-    return any(a and not is_number(a) and is_number(b) for at, (a, b) in pairs if at not in ids)
+    return any(a and not _is_amount(a) and _is_amount(b) for at, (a, b) in pairs if at not in ids)
+
+
+def _is_amount(cell: str) -> bool:
+    """Whether a cell is a number, or one with a decimal comma: a reader of numbers tells of it."""
+    return is_number(cell) or has_decimal_comma(cell)
 
 
 def _has_header(
@@ -192,7 +198,7 @@ def _has_header(
 ) -> bool | None:
     """Whether the first of two lines names the columns; None where it may be data as well."""
     first, below = cells[0], [cell for line in cells[1:] for cell in line]
-    if any(map(is_number, first)):
+    if any(map(_is_amount, first)):
         return False
     if any(isinstance(column, str) for column in columns or ()):
         return True
@@ -204,7 +210,7 @@ def _has_header(
             return True
         of_ids = [cell for place, cell in enumerate(below) if place in ids]
         return None if any(map(is_number, of_ids)) else False  # an edge between names
-    return True if any(map(is_number, below)) else None
+    return True if any(map(_is_amount, below)) else None
 
 
 def _are_text(ids: Sequence[str]) -> bool:

@@ -12,7 +12,7 @@ ABOUT_TEXT_IDS = {"option": "text_ids", "advice": "; if ids are text, say text_i
 _EMPTY_CELL = re.compile(r"(?:^|[,;\t])\s*(?:[,;\t]|$)")
 _OTHER_WIDTH = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
 ABSENT = ("", "na", "n/a", "nan", "null", "none")  # how tables write a number that is missing
-_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+_DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")
 
 
 def shown(value: Any) -> str:
@@ -26,6 +26,11 @@ def shown(value: Any) -> str:
     return repr(value.item() if isinstance(value, np.generic) else value)
 
 
+def has_decimal_comma(found: str) -> bool:
+    """Whether it is a number with a decimal comma, perhaps with points between thousands."""
+    return _DECIMAL_COMMA.fullmatch(found) is not None
+
+
 def about_commas(found: str) -> str:
     """What to do about a number with a decimal comma, to end a message with; else nothing.
 
@@ -33,10 +38,13 @@ def about_commas(found: str) -> str:
     --------
     >>> about_commas("3,5"), about_commas("x")
     ('; decimal commas are not read: write 3.5', '')
+    >>> about_commas("1.250,00")
+    '; decimal commas are not read: write 1250.00'
     """
-    if not _DECIMAL_COMMA.fullmatch(found):
+    if not has_decimal_comma(found):
         return ""
-    return f"; decimal commas are not read: write {found.replace(',', '.')}"
+    plain = found.replace(".", "").replace(",", ".")
+    return f"; decimal commas are not read: write {plain}"
 
 
 def of_pandas(error: Exception) -> str:

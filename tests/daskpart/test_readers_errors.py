@@ -462,13 +462,17 @@ def test_text_ids_name_the_line_of_a_bad_rating(tmp_path: Path) -> None:
         "1;2;4\n1;3;4,5\n",
         "user;item;rating\n1;2;3,5\n",
         "user;item;rating\na;b;3,5\n",
+        "Kunde;Artikel;Note\na;b;3,5\n",
+        "a;b;1.003,5\n",
     ],
 )
-def test_decimal_commas_are_said_not_to_be_read(tmp_path, text):
+@pytest.mark.parametrize("format", ["ratings", "edges"])
+def test_decimal_commas_are_said_not_to_be_read(tmp_path, text, format):
     path = tmp_path / "ratings.csv"
     path.write_text(text)
-    with pytest.raises(ReadError, match=r"line [12].*decimal commas are not read: write [134]\.5"):
-        daskpart.read(path)
+    said = r"line [12].*decimal commas are not read: write (100)?[134]\.5"
+    with pytest.raises(ReadError, match=said):
+        daskpart.read(path, format)
 
 
 @pytest.mark.parametrize(
