@@ -71,6 +71,8 @@ def _refuse_of_method(method: str, refines: bool = False) -> None:
 class _Commands(click.Group):
     """A group that keeps the order of declaration in `--help`."""
 
+    command_class = _o.Command
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 

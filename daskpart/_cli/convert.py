@@ -15,7 +15,7 @@ from daskpart.layouts import write_layout
 from daskpart.readers.detection import suffix_format
 
 from .files import check_target, place_for
-from .inputs import in_words, load_any, load_graph_matrix, load_parts
+from .inputs import in_words, load_any, load_graph_matrix, load_parts, sizes_of
 from .terminal import say
 
 _WRITTEN = ("hgr", "patoh", "metis")
@@ -55,10 +55,7 @@ def run(
     built = build(data, model)
     graph = _with_pins(built.hypergraph)
     graph.write(place_for(target))
-    say(
-        f"  {target}  {built.name}: {graph.n_nets:,} nets with {graph.n_pins:,} pins on "
-        f"{graph.n_vertices:,} vertices"
-    )
+    say(f"  {target}  {built.name}: {sizes_of(graph, built.name)}")
     if graph.n_nets < built.hypergraph.n_nets:
         n_left_out = built.hypergraph.n_nets - graph.n_nets
         say(f"  left out: {n_left_out:,} nets without pins, which no cut touches")

@@ -31,10 +31,10 @@ from .files import check_out, check_plan, say_files, text_file
 from .model import WORTH_SAYING, Data, Fit, Model
 from .options import (
     COUNT,
+    Command,
     Place,
     choice,
     files_read,
-    in_options,
     is_typed,
     of_estimator,
     output,
@@ -71,7 +71,7 @@ MPI, 4 workers:        mpiexec -n 6 daskpart fit {name} {example} --ranks 4 --cl
 """
 
 
-class FitCommand(click.Command):
+class FitCommand(Command):
     """The command of one model, whose options are made when they are asked for."""
 
     def __init__(self, name: str) -> None:
@@ -99,14 +99,6 @@ class FitCommand(click.Command):
             *of_estimator(model.kind, model.words),
             *_run_options(),
         ]
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run it; errors of the estimator name options, and no parameters."""
-        try:
-            return super().invoke(ctx)
-        except DaskpartError as error:
-            error.args = (in_options(str(error)),)
-            raise
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The docstring of the model, and how to start it."""
@@ -302,7 +294,7 @@ def _fit(job: _Job, estimator: Any, data: Data, plan: Any) -> tuple[str, int, An
 
 def _ended(estimator: Any, data: Data, plan: Any) -> tuple[str, int]:
     """Fit; returns how it ended and the exit code."""
-    from daskpart.errors import DaskpartError, DivergenceError
+    from daskpart.errors import DivergenceError
 
     try:
         estimator.fit(data.X, plan=plan, **data.more)

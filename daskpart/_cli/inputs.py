@@ -513,11 +513,7 @@ def names_needed(lines: list[str], n: int, path: str) -> np.ndarray:
 def in_words(data: Cuttable, source: str) -> str:
     """What was read, as one line."""
     if isinstance(data, DataModel):
-        nets, vertices = data.hypergraph.n_nets, counted(data.hypergraph.n_vertices, "vertex")
-        if data.name == "graph":
-            return f"{source}: {counted(nets, 'edge')} of {vertices}"
-        pins = counted(data.hypergraph.n_pins, "pin")
-        return f"{source}: {counted(nets, 'net')} with {pins} on {vertices}"
+        return f"{source}: {sizes_of(data.hypergraph, data.name)}"
     if isinstance(data, LabelledTensor):
         extents = " × ".join(
             f"{extent:,}" if dim == f"mode_{place}" else f"{extent:,} {dim}"
@@ -530,3 +526,12 @@ def in_words(data: Cuttable, source: str) -> str:
         f"{source}: {counted(data.nnz, 'value')} in {counted(rows, data.row_name)} × "
         f"{counted(columns, data.column_name)} ({density:.2%} known)"
     )
+
+
+def sizes_of(hypergraph: Hypergraph, model: str) -> str:
+    """Numbers of vertices, and of nets or edges."""
+    vertices = counted(hypergraph.n_vertices, "vertex")
+    if model == "graph":
+        return f"{counted(hypergraph.n_nets, 'edge')} of {vertices}"
+    nets, pins = counted(hypergraph.n_nets, "net"), counted(hypergraph.n_pins, "pin")
+    return f"{nets} with {pins} on {vertices}"

@@ -20,7 +20,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from daskpart.errors import InputError
+from daskpart.errors import DaskpartError, InputError
 
 _OTHER_NAMES = {"n_components": "--components", "n_ranks": "--ranks"}
 _ELSEWHERE = ("see daskpart.MatrixFactorization", "see 'daskpart fit mf --help'")
@@ -258,6 +258,18 @@ def options(*given: click.Option) -> Any:
     return decorate
 
 
+class Command(click.Command):
+    """A command whose errors name options where those of Python name parameters."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it."""
+        try:
+            return super().invoke(ctx)
+        except DaskpartError as error:
+            error.args = (in_options(str(error)),)
+            raise
+
+
 # -- what was typed ---
 
 
@@ -280,20 +292,22 @@ def refuse(names: Sequence[str], words: str) -> None:
 
 
 def in_options(words: str) -> str:
-    """Words of an estimator with its parameters as options of the command that runs.
+    """Words of Python with its parameters as options of the command that runs.
 
     Those that are English words, too, are left where nothing shows that they are meant: that they
-    have a value, need another, or are to be changed. So is what stands inside of a list, as of what
-    another function takes.
+    have a value, are or need something, or are to be changed. So is what stands inside of a list,
+    as of what another function takes.
     """
     ctx = click.get_current_context(silent=True)
     if ctx is None:
         return words
     told = {
-        str(each.name): next(opt for opt in each.opts if opt.startswith("--"))
+        str(each.name): next((opt for opt in each.opts if opt.startswith("--")), each.opts[0])
         for each in ctx.command.params
         if isinstance(each, click.Option)
     }
+    if "parts" in told:
+        told["n_parts"] = told["parts"]
     if not told:
         return words
     known, clear = (
@@ -308,7 +322,7 @@ def in_options(words: str) -> str:
         words = words.replace(python, shell)
     words = _NEEDED_TO_VALIDATE.sub(told.get("validation_fraction", r"\g<0>"), words)
     words = re.sub(
-        rf"^(?:{known})(?:(?:, | and )(?:{known}))*(?= needs? | goes )",
+        rf"^(?:{known})(?:(?:, | and )(?:{known}))*(?= needs? | goes | is )",
         lambda found: re.sub(rf"\b(?:{known})\b", option, found[0]),
         words,
     )

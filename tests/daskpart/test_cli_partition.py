@@ -54,6 +54,25 @@ def test_a_graph_of_metis_has_edges_and_no_rows(tmp_path, capsys, run_cli):
     assert "take another --model, such as column-net-self-loops" in capsys.readouterr().err
 
 
+def test_errors_of_cutting_name_options(graph_file, tmp_path, capsys, run_cli):
+    wide = tmp_path / "wide.npz"
+    scipy.sparse.save_npz(wide, scipy.sparse.eye_array(4, 9, format="csr"))
+    for command, words in (
+        (("partition", graph_file, "--parts", 99), "--parts is 99, but there are only 40 vertices"),
+        (("simulate", "expand", graph_file, "--parts", 99), "--parts is 99, but"),
+        (("partition", wide, "--model", "graph"), "use --model column-net or"),
+        (("convert", wide, tmp_path / "x.hgr", "--model", "graph"), "use --model column-net or"),
+    ):
+        assert run_cli(*command) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_a_graph_that_is_written_is_told_in_edges(graph_file, tmp_path, capsys, run_cli):
+    assert run_cli("convert", graph_file, tmp_path / "x.graph") == 0
+    n_vertices, n_edges = (tmp_path / "x.graph").read_text().split(maxsplit=2)[:2]
+    assert f"  graph: {n_edges} edges of {n_vertices} vertices\n" in capsys.readouterr().out
+
+
 def test_a_graph_of_metis_is_a_matrix_too(tmp_path, capsys, run_cli):
     path = tmp_path / "path.graph"
     path.write_text("4 3\n2\n1 3\n2 4\n3\n")

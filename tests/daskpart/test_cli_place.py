@@ -54,8 +54,8 @@ def test_the_folder_holds_what_the_function_gives(path, tmp_path, run_cli, capsy
     ("arguments", "words"),
     [
         (("--memory-limit", "1GB"), "needs --method parsa, not auto"),
-        (("--memory-limit", "much", "--method", "parsa"), "memory_limit is 'much'"),
-        (("--memory-limit", "2XB", "--method", "parsa"), "memory_limit is '2XB'"),
+        (("--memory-limit", "much", "--method", "parsa"), "--memory-limit is 'much'"),
+        (("--memory-limit", "2XB", "--method", "parsa"), "--memory-limit is '2XB'"),
         (("--memory-limit", "1kB", "--method", "parsa"), "are needed"),
     ],
 )
