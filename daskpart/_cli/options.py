@@ -295,7 +295,7 @@ def in_options(words: str) -> str:
     """Words of Python with its parameters as options of the command that runs.
 
     Those that are English words, too, are left where nothing shows that they are meant: that they
-    have a value, are or need something, or are to be changed. So is what stands inside of a list,
+    have a value, need something, or are to be changed. So is what stands inside of a list,
     as of what another function takes.
     """
     ctx = click.get_current_context(silent=True)
@@ -306,8 +306,9 @@ def in_options(words: str) -> str:
         for each in ctx.command.params
         if isinstance(each, click.Option)
     }
-    if "parts" in told:
-        told["n_parts"] = told["parts"]
+    of_parts = next((name for name in ("parts", "n_ranks") if name in told), None)
+    if of_parts is not None:
+        told["n_parts"] = told[of_parts]
     if not told:
         return words
     known, clear = (
@@ -322,7 +323,7 @@ def in_options(words: str) -> str:
         words = words.replace(python, shell)
     words = _NEEDED_TO_VALIDATE.sub(told.get("validation_fraction", r"\g<0>"), words)
     words = re.sub(
-        rf"^(?:{known})(?:(?:, | and )(?:{known}))*(?= needs? | goes | is )",
+        rf"^(?:{known})(?:(?:, | and )(?:{known}))*(?= needs? | goes )",
         lambda found: re.sub(rf"\b(?:{known})\b", option, found[0]),
         words,
     )

@@ -108,6 +108,8 @@ def test_a_share_of_less_than_one_sample_is_refused(
             "scores of --loss bpr have no range to clip to: leave --clip out",
         ),
         ("mf", ("--loss", "bpr", "--axis", "auto"), "leave --axis out, and take --schedule pasgd"),
+        ("logistic", ("--ranks", 300, "--partitioner", "parsa"), "--n-ranks is 300, but there are"),
+        ("cp", ("--partitioner", "method=foo"), "Error: method is 'foo'"),  # which is of partition
         ("mf", ("--initial-learning-rate", 1e20), "Lower --initial-learning-rate."),
         ("implicit", ("--solver", "cg", "--alpha", 1e38), "lower --alpha, or scale the counts"),
         ("mf", ("--partitioner", "x"), "arguments of daskpart.partition, KEY=VALUE,…, or a FILE"),
@@ -118,7 +120,9 @@ def test_errors_and_notes_name_options(sample_file, tmp_path, capsys, run_cli, n
     file = tmp_path / "max_iter.csv"
     pairs = "".join(f"{n % 5},{n % 7},{n % 3 + 1}\n" for n in range(35))
     file.write_text(f"user,item,rating\n{pairs}")
-    data = file if name in ("mf", "implicit") else sample_file
+    tensor = tmp_path / "X.tns"
+    tensor.write_text("1 1 1 1\n2 2 2 1\n")
+    data = {"mf": file, "implicit": file, "cp": tensor}.get(name, sample_file)
     run_cli("fit", name, data, "--max-iter", 1, *typed, "--no-plots", "--out", tmp_path / "out")
     assert words in capsys.readouterr().err
 
