@@ -192,14 +192,17 @@ def errors_as_one_line() -> Iterator[None]:
 
 @contextlib.contextmanager
 def warnings_as_lines() -> Iterator[None]:
-    """Print daskpart's own warnings as a plain line; others keep Python's form."""
-    usual = warnings.showwarning
+    """Print warnings for users as a plain line, those of other libraries once; others keep Python's
+    form, for who writes programs."""
+    usual, said = warnings.showwarning, set()
 
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
-        if issubclass(category, DaskpartWarning):
-            say_aside(in_options(str(message)))
-        else:
+        words = str(message)
+        if not issubclass(category, UserWarning):
             usual(message, category, *rest)
+        elif issubclass(category, DaskpartWarning) or words not in said:
+            said.add(words)
+            say_aside(in_options(words))
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", DaskpartWarning)

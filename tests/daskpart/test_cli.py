@@ -159,6 +159,15 @@ def test_own_warnings_are_plain_lines_and_others_keep_their_form(capsys):
     assert capsys.readouterr().err == "note: eta is clipped\n"
 
 
+def test_warnings_of_other_libraries_for_users_are_one_line_once(capsys):
+    """That of scikit-learn of y had its place in the code, once as planned and once as fitted."""
+    with terminal.warnings_as_lines():
+        warnings.simplefilter("always")
+        for _ in range(2):
+            warnings.warn("y has many classes", UserWarning, stacklevel=1)
+    assert capsys.readouterr().err == "note: y has many classes\n"
+
+
 def test_a_full_disk_is_one_line():
     with pytest.raises(terminal.OneLineError, match="No space left") as told:
         with terminal.errors_as_one_line():
