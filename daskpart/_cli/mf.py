@@ -81,6 +81,8 @@ class _MF(Model):
         data = held_out(ratings, source, given)
         if ratings.values.min() == ratings.values.max():
             words = f"note: all values are {ratings.values[0]:g}, so there is nothing to predict"
+            if given["user"] is not None and given["rating"] is None:
+                words += "; --rating names the column of the ratings"
             data.words.insert(1, words)
         return data
 

@@ -352,6 +352,26 @@ def test_equal_values_are_worth_a_note_where_they_are_predicted(loss, tmp_path, 
     assert ("there is nothing to predict" in capsys.readouterr().out) == (loss != "bpr")
 
 
+def test_a_table_of_which_no_column_of_ratings_was_named_is_asked_for_it(tmp_path, capsys, run_cli):
+    path, words = tmp_path / "table.csv", "; --rating names the column of the ratings"
+    path.write_text("who,what,much\n" + "".join(f"{n % 5},{n % 7},{n % 3}\n" for n in range(35)))
+    few = (
+        "--max-iter",
+        1,
+        "--components",
+        2,
+        "--no-plots",
+        "--ranks",
+        1,
+        "--out",
+        tmp_path / "run",
+    )
+    columns = ("--user", "who", "--item", "what")
+    for more, is_asked in (((), True), (("--rating", "much"), False)):
+        assert run_cli("fit", "mf", path, *columns, *more, *few) == 0
+        assert (words in capsys.readouterr().out) == is_asked
+
+
 def test_events_of_bpr_that_come_again_count_again(tmp_path, capsys, run_cli):
     path, out = tmp_path / "plays.csv", tmp_path / "run"
     pairs = [(u, i) for u in range(6) for i in range(u % 3, 6, 2)]
