@@ -142,7 +142,7 @@ def _asked(table: pd.DataFrame, sides: dict[int, Any]) -> NDArray[Any]:
     asked = np.empty((len(table), 2), dtype=object)
     for side, (at, known) in enumerate(sides.items()):
         found = table.iloc[:, at]
-        asked[:, side] = _numbers_in(found) if _are_numbers(known) else found
+        asked[:, side] = _numbers_in(found) if _are_numbers(known) else _ids_in(found)
     return asked
 
 
@@ -154,6 +154,19 @@ def _numbers_in(words: pd.Series) -> pd.Series:
     text = words.astype(str).str.strip()
     in_digits = text.str.fullmatch(r"[0-9]+").to_numpy(bool, na_value=False)
     return numbers.astype(object).mask(in_digits, text.where(in_digits, "0").map(int))
+
+
+def _ids_in(column: pd.Series) -> NDArray[Any]:
+    """Each id as the readers have it, so that dates and bytes of Parquet are what they were."""
+    from daskpart.readers.frames import numbered_ids
+
+    try:
+        code, ids, _ = numbered_ids(column)
+    except (TypeError, UnicodeDecodeError) as error:  # lists, or bytes that are no text
+        raise InputError(
+            f"column {column.name!r} holds no ids, which are numbers or text ({error})"
+        ) from error
+    return np.array([*ids.tolist(), None], object)[code]
 
 
 def _are_numbers(labels: Any) -> bool:

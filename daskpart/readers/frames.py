@@ -239,6 +239,12 @@ def _as_labels(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return text, text != ""
 
 
+def numbered_ids(side: pandas.Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The number of each id of a column, -1 where there is none; all ids; which of them can be."""
+    code, found = _factorized(side)
+    return (code, *_as_labels(np.asarray(found)))
+
+
 def _plain_text(label: Any) -> Any:
     """Text without blanks around it, also that of bytes, which parquet files of others hold."""
     text = label.decode() if isinstance(label, bytes) else label
@@ -283,12 +289,11 @@ def _from_frame(
         sides = [pandas.concat(sides, ignore_index=True)]
     for what, side in zip(relation.ids, sides, strict=False):
         try:
-            code, found = _factorized(side)
+            code, label, usable = numbered_ids(side)
         except (TypeError, UnicodeDecodeError) as error:  # lists, or no text, in a parquet file
             raise ReadError(
                 f"{path}: a {what} is a number or text; found {shown(side.iloc[0])} ({error})"
             ) from error
-        label, usable = _as_labels(np.asarray(found))
         good = np.append(usable, False)[code]  # the code of an absent id is -1, the last place
         if not good.all():
             first = int(np.argmin(good))

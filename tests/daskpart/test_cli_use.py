@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import sys
@@ -267,6 +268,38 @@ def test_strangers_to_a_model_without_biases_get_the_mean(tmp_path, capsys, run_
     assert run_cli("predict", run, pairs, "--output", tmp_path / "p.csv") == 0
     assert "they get the mean\n" in capsys.readouterr().err
     assert pd.read_csv(tmp_path / "p.csv")["predicted"].tolist() == [4.0]
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda n: f"u{n}".encode(),
+        lambda n: datetime.date(2026, 1, n + 1),
+        lambda n: pd.Timestamp("2026-01-01 12:30") + pd.Timedelta(n, "D"),
+        lambda n: n > 2,
+    ],
+)
+def test_ids_of_parquet_are_those_of_the_fit(of, tmp_path, capsys, run_cli):
+    """Of bytes, dates, times and bools nobody was known, as the fit has them as text."""
+    path, out = tmp_path / "pairs.parquet", tmp_path / "run"
+    users, items = np.divmod(np.arange(30), 6)
+    rows = {"user": [of(int(user)) for user in users], "item": items, "rating": np.arange(30.0)}
+    pd.DataFrame(rows).drop_duplicates(["user", "item"]).to_parquet(path)
+    few = ("--max-iter", 1, "--components", 2, "--test-fraction", 0, "--no-plots", "--ranks", 1)
+    assert run_cli("fit", "mf", path, *few, "--out", out) == 0
+    assert run_cli("predict", out, path) == 0
+    assert "does not know" not in capsys.readouterr().err
+
+
+def test_ids_that_are_none_are_refused(runs, tmp_path, capsys, run_cli):
+    path, out = tmp_path / "pairs.parquet", tmp_path / "run"
+    table = "".join(f"u{n % 5},{n % 6},{n}\n" for n in range(30))
+    (tmp_path / "named.csv").write_text(f"user,item,rating\n{table}")
+    few = ("--max-iter", 1, "--components", 2, "--no-plots", "--ranks", 1, "--out", out)
+    assert run_cli("fit", "mf", tmp_path / "named.csv", *few) == 0
+    pd.DataFrame({"user": [[1], [2]], "item": [1, 2]}).to_parquet(path)
+    assert run_cli("predict", out, path) == 2
+    assert "column 'user' holds no ids" in capsys.readouterr().err
 
 
 def test_pairs_may_be_parquet_and_strangers_have_no_preferences(runs, tmp_path, capsys, run_cli):
