@@ -340,8 +340,10 @@ def _separator(path: str) -> tuple[str, int, str]:
 
     And how many lines, of ``sep=;``, stand above it; and itself.
     """
-    n_before, first, _ = beginning(path)
+    n_before, first, below = beginning(path)
     header = first.decode("utf-8-sig", "replace").strip()
+    if not header and below:  # blank lines above it are passed over
+        header = below[0].decode("utf-8", "replace").strip()
     mark = detection.separator_of(header)
     mark = mark or next((mark for mark in "| " if mark in header), ",")
     return mark, int(n_before > 0), header

@@ -291,6 +291,17 @@ def test_ids_of_parquet_are_those_of_the_fit(of, tmp_path, capsys, run_cli):
     assert "does not know" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_blank_lines_above_the_header_are_passed_over(mark, runs, tmp_path, capsys, run_cli):
+    """The first was taken for the header: of a comma it was a traceback, of others one column."""
+    path, told = tmp_path / "pairs.csv", []
+    for blank in ("", "\n\n"):
+        path.write_text(f"{blank}user{mark}item\n1{mark}1\n{blank}2{mark}3\n")
+        assert run_cli("predict", runs / "mf", path) == 0
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1]
+
+
 def test_ids_that_are_none_are_refused(runs, tmp_path, capsys, run_cli):
     path, out = tmp_path / "pairs.parquet", tmp_path / "run"
     table = "".join(f"u{n % 5},{n % 6},{n}\n" for n in range(30))
