@@ -11,7 +11,7 @@ import os
 import sys
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -114,6 +114,65 @@ def epoch(
         outputs = call(layers[1], torch.nn.functional.dropout(values, 0.5))
         torch.nn.functional.cross_entropy(outputs, labels).backward()
         step.step()
+
+    return one_epoch
+
+
+def sampled_epoch(
+    adjacency: Any,
+    X: np.ndarray,
+    y: np.ndarray,
+    hidden: int,
+    batch_size: int,
+    fanouts: Sequence[int],
+    n_threads: int = 1,
+    layer: str = "sage",
+) -> Callable[[], None]:
+    """An epoch of mini-batches of DGL: its NeighborSampler, and a network of two layers on blocks.
+
+    Parameters
+    ----------
+    batch_size : int
+        Seeds of a mini-batch: all vertices are trained on.
+    fanouts : sequence of int
+        Neighbours of each vertex, by layer.
+    layer : {"sage", "gcn", "gat"}
+    adjacency, X, y, hidden, n_threads
+        As of `epoch`.
+    """
+    torch, dgl = load("torch"), load("dgl")
+    nn, loading = load("dgl.nn.pytorch"), load("dgl.dataloading")
+    torch.set_num_threads(n_threads)
+    torch.manual_seed(0)
+    ends = adjacency.tocoo()
+    graph = dgl.graph((ends.col.astype(np.int64), ends.row.astype(np.int64)))
+    widths = (X.shape[1], hidden, int(y.max()) + 1)
+    if layer == "sage":
+        made = [nn.SAGEConv(*pair, "mean") for pair in pairwise(widths)]
+    elif layer == "gat":
+        made = [nn.GATConv(*sizes) for sizes in _heads(widths)]
+    else:
+        made = [nn.GraphConv(*pair) for pair in pairwise(widths)]
+    if layer != "sage":
+        graph = dgl.add_self_loop(graph)
+    features, labels = torch.from_numpy(X), torch.from_numpy(y)
+    layers = torch.nn.ModuleList(made)
+    step = torch.optim.Adam(layers.parameters(), lr=0.01, weight_decay=5e-4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it would bind threads to cores
+        batches = loading.DataLoader(
+            graph, torch.arange(len(y)), loading.NeighborSampler(list(fanouts)), shuffle=True,
+            batch_size=batch_size, num_workers=0, use_prefetch_thread=False,
+        )  # fmt: skip
+
+    def one_epoch() -> None:
+        dropout = torch.nn.functional.dropout
+        for sources, seeds, (first, last) in batches:
+            values = layers[0](first, dropout(features[sources], 0.5))
+            outputs = layers[1](last, dropout(torch.relu(values.flatten(1)), 0.5)).flatten(1)
+            step.zero_grad()
+            torch.nn.functional.cross_entropy(outputs, labels[seeds]).backward()
+            step.step()
 
     return one_epoch
 

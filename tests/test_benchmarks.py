@@ -349,6 +349,7 @@ STUDIES = {
     "gcn_accuracy": ["--graph", "few", "--layer", "gcn", "--seeds", "2", "--epochs", "3"],
     "gcn_minibatch": [
         "--graph", "few", "--labelled", "few", "--ranks", "2", "--epochs", "1", "--seeds", "1",
+        "--timed", "few",
     ],
     "gcn_epoch": [
         "--graph", "few", "--hidden", "8", "--epochs", "2", "--ranks", "2", "--transport", "local",
