@@ -3,10 +3,13 @@
     seeds of the batch ─► edges of the last layer ─► vertices that they read ─► edges of the layer
     (own ones)            below … ─► all vertices of the batch
 
-    │ seeds │ what they read │ what those read │     own vertices, in the order in which they came
-    └─ rows ┘                ╵                 ╵     of the last layer; columns are twice as many
-    └────────── rows ────────┘                 ╵     of the layer below: a layer makes rows for
-                                                     those only that the layer behind it reads
+    own vertices, as they came   │ seeds │ what they read │ what those read │
+    rows of the last layer       ├───────┤
+    its columns                  ├───────┴────────────────┤
+    rows of the layer below      ├────────────────────────┤
+    its columns                  ├────────────────────────┴─────────────────┤
+
+So a layer makes rows only for what the layer behind it reads. Samplers:
 
     vertex      one graph, for all layers: the edges among the batch
     neighbour   a graph a layer: at most so many neighbours of each of its targets
