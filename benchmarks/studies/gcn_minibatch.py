@@ -32,6 +32,11 @@ VOLUME = (
     "kB of rows and indices",
 )  # fmt: skip
 SECONDS = ("graph", "layer", "ours, s", "DGL, s", "DGL / ours")
+FEW = (
+    "graph", "layer", "labelled", "all vertices, ms", "rows", "what labels read, ms", "rows",
+    "all / what labels read",
+)  # fmt: skip
+N_LABELLED = 100
 TIMED = {"batch_size": 1024, "fanouts": (10, 10), "hidden": 64}
 TURNS = 2  # epochs that are measured, after a first
 ACCURACY = (
@@ -91,6 +96,25 @@ def seconds(name: str, layer: str) -> list[Any]:
     return line
 
 
+def of_few_labels(name: str, layer: str) -> list[Any]:
+    """One line: an epoch of a full batch, and of the vertices whose values few labels read."""
+    graph, X, y = problem(name)
+    shown = np.random.default_rng(0).permutation(len(y)) < N_LABELLED
+    y, n_labelled = np.where(shown, y, -1), int(shown.sum())
+    every = NeighbourSampler(fanouts=(len(y), len(y)))
+    line: list[Any] = [name, layer, n_labelled]
+    for options in ({"first_product": "each"}, {"batch_size": n_labelled, "sampler": every}):
+        model = daskpart.GCNClassifier(
+            64, layer=layer, n_ranks=2, transport="local", partitioner="connectivity", max_iter=12,
+            **options,
+        )  # fmt: skip
+        history = model.fit(X, y, graph=graph).history_
+        line += [1e3 * float(history["seconds"][2:].median()), int(history["volume"].iloc[-1])]
+    line.append(line[3] / line[5])
+    click.echo(line)
+    return line
+
+
 def accuracies(name: str, training: str, n_seeds: int) -> list[Any]:
     """One line: accuracy on the half of the vertices that was not trained on."""
     graph, options = data.labelled_graph(name), TRAININGS[training]
@@ -120,7 +144,7 @@ def accuracies(name: str, training: str, n_seeds: int) -> list[Any]:
 @click.option("--epochs", default=2, show_default=True, help="To count rows in.")
 @click.option(
     "--timed", multiple=True, default=("arxiv-like", "coauthor-physics"), show_default=True,
-    help="Of the seconds.",
+    help="Of the seconds, and of few labels.",
 )  # fmt: skip
 @click.option("--labelled", default="coauthor-cs", show_default=True, help="Of the accuracies.")
 @click.option("--seeds", default=3, show_default=True)
@@ -143,6 +167,7 @@ def main(
         for line in volumes(graph, n_ranks, case, epochs)
     ]
     waited = [seconds(name, layer) for name in timed for layer in ("sage", "gcn", "gat")]
+    few = [of_few_labels(name, layer) for name in timed for layer in ("gcn", "gat")]
     judged = [accuracies(labelled, training, seeds) for training in TRAININGS]
     over = [line[6] for line in moved if line[3] == "HP"]
     body = (
@@ -161,6 +186,11 @@ def main(
         f"quicker of {TURNS} epochs after a first, with the drawing of the mini-batches. DGL: its "
         "NeighborSampler and blocks in the same process.\n\n"
         f"{markdown_table(SECONDS, waited)}\n\n"
+        f"An epoch with {N_LABELLED} labelled vertices, drawn at random, of the same network on "
+        "two ranks of this process, cut by connectivity: of all vertices, and as one mini-batch "
+        "of all labelled ones with all of their neighbours, which is the same training, to "
+        "rounding.\n\n"
+        f"{markdown_table(FEW, few)}\n\n"
         "Accuracy on the half of the vertices that was not trained on, of the weights of the last "
         f"epoch, over {seeds} seeds and splits; two ranks, cut by connectivity, else the defaults. "
         "Layers and vertices of a small mini-batch see few of the neighbours that they have in the "
@@ -169,6 +199,7 @@ def main(
     )
     write_numbers(out, "gcn_minibatch", VOLUME, moved, origin)
     write_numbers(out, "gcn_minibatch_seconds", SECONDS, waited, origin)
+    write_numbers(out, "gcn_minibatch_few_labels", FEW, few, origin)
     write_numbers(out, "gcn_minibatch_accuracy", ACCURACY, judged, origin)
     write_section(out, "gcn_minibatch", "Graph convolution on mini-batches", body, origin)
 

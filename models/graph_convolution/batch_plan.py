@@ -94,7 +94,15 @@ def batches_of(
         seed=seed,
         rows_are_means=network.operator in ("normalised", "mean"),
         joined=network.joins_columns,
+        is_always_the_same=draws_all(chosen, problem, n_seeds),
     )
+
+
+def draws_all(sampler: GraphSampler, problem: GraphProblem, n_seeds: int) -> bool:
+    """Whether every mini-batch has all seeds, and all neighbours."""
+    if sampler.count(n_seeds) < n_seeds or not isinstance(sampler, NeighbourSampler):
+        return isinstance(sampler, VertexSampler) and sampler.count(n_seeds) == n_seeds
+    return min(sampler.fanouts) >= int(np.diff(problem.pattern.indptr).max())
 
 
 def adjacency_of(problem: GraphProblem) -> Adjacency:
@@ -181,7 +189,8 @@ class BatchPlan(GCNPlan):
         rows = self.rows_of_graphs @ np.array(batches.times)
         n_forward = sum(layer.n_forward for layer in self.network.layers)
         n_validated = n_forward if self.network.n_validation else 0
-        n_rounds = batches.n_graphs + sum(batches.times)
+        n_rounds = sum(batches.times)
+        n_rounds += 0 if batches.is_always_the_same else batches.n_graphs  # indices
         return BatchPlanReport(
             **inherited,
             sampler=repr(batches.sampler),
@@ -245,7 +254,7 @@ class BatchPlanReport(GCNPlanReport):
     validation_rows, validation_messages : int
         Of an epoch, on the whole graph.
     messages_a_batch : int
-        Of indices and of rows; some may be empty.
+        Of indices (but for those of one that is drawn once) and of rows; some may be empty.
     """
 
     sampler: str

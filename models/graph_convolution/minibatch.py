@@ -9,6 +9,9 @@ driver says which epochs to run. Gradients of the halo's rows go back to their o
 but the reader knows which entries of a column were drawn: so the way back is the way there, and
 what a mini-batch moves is known once its indices are exchanged.
 
+One mini-batch of all labelled vertices and all neighbours is the same in every epoch, and is drawn
+once: a full batch, but for the vertices whose values no label reads.
+
 Source: Demirci, Haldar, Ferhatosmanoglu, "Scalable graph convolutional network training on
 distributed-memory systems", VLDB 2022, section 4.3.3.
 """
@@ -56,7 +59,9 @@ from .text import (
     one_step,
 )
 
-Fixed = tuple[PerRank, Prepared, PerRank]
+# what the passes work on, messages there and back by layer, the edges of each graph
+Batch = tuple[tuple[PerRank, ...], tuple[tuple[PreparedPlan, ...], ...], list[PerRank]]
+Fixed = tuple[PerRank, Prepared, PerRank, Batch | None]
 
 
 class BatchText(GCNText):
@@ -79,8 +84,11 @@ class BatchText(GCNText):
         super().__init__(comm, plan, problem, optimizer, rate, watch)
         rows = comm.map(drawn_from, self._data, comm.values(seeds_of_ranks(plan, problem)))
         self._begin, self._epoch = begin, epoch
-        self._fixed = (self._data, self._prepared, rows)
-        self._static |= {"batches": plan.batches, "exchange": exchange_of(plan.backward)}
+        self._fixed = (self._data, self._prepared, rows, None)
+        of_batches = {"batches": plan.batches, "exchange": exchange_of(plan.backward)}
+        self._static |= of_batches
+        if plan.batches.is_always_the_same:
+            self._fixed = (*self._fixed[:3], comm.run(the_batch, self._fixed, **of_batches))
 
 
 def seeds_of_ranks(plan: BatchPlan, problem: GraphProblem) -> list[tuple[NDArray[Any], ...]]:
@@ -118,9 +126,9 @@ def begin(
     exchange: Exchange,
 ) -> tuple[PerRank, PerRank | None, list[int]]:
     """The model of a state and its best weights, after a pass that changes nothing; bytes held."""
-    data, whole, rows = fixed
+    data, whole, rows, kept = fixed
     order = comm.map(order_of_epoch, rows, batches=batches, number=0)
-    batch, prepared, edges = mini_batch(
+    batch, prepared, edges = kept or mini_batch(
         comm, fixed, order, batches=batches, exchange=exchange, number=0, batch=0
     )
     model, best = models_of(comm, parts, weights)
@@ -147,7 +155,7 @@ def epoch(
     The loss of a mini-batch is divided by its share of the labelled vertices in the mean, so that
     gradients are right in the mean, and those of an epoch add up to the mean loss of all.
     """
-    (data, prepared, rows), (model, best, memory, seen) = fixed, changing
+    (data, prepared, rows, kept), (model, best, memory, seen) = fixed, changing
     n_batches = batches.n_batches
     part = replace(network, n_terms=network.n_terms / n_batches)
     order = comm.map(order_of_epoch, rows, batches=batches, number=number)
@@ -156,7 +164,7 @@ def epoch(
     sums: Any = 0.0  # with the first batch an array
     began_finite = True
     for batch in range(n_batches):
-        own, plans, edges = mini_batch(
+        own, plans, edges = kept or mini_batch(
             comm, fixed, order, batches=batches, exchange=exchange, number=number, batch=batch
         )
         at = (number - 1) * n_batches + batch + 1
@@ -177,6 +185,16 @@ def epoch(
     return changed, replace(step, counted=counted, began_finite=began_finite)
 
 
+def the_batch(comm: Communicator, fixed: Fixed, *, batches: Batches, exchange: Exchange) -> Batch:
+    """The mini-batch that every epoch has, where it is always the same; a text."""
+    order = comm.map(order_of_epoch, fixed[2], batches=batches, number=0)
+    own, prepared, edges = mini_batch(
+        comm, fixed, order, batches=batches, exchange=exchange, number=0, batch=0
+    )
+    settled = comm.settle(*own, *edges)
+    return settled[: len(own)], prepared, list(settled[len(own) :])
+
+
 def mini_batch(
     comm: Communicator,
     fixed: Fixed,
@@ -186,7 +204,7 @@ def mini_batch(
     exchange: Exchange,
     number: int,
     batch: int,
-) -> tuple[tuple[PerRank, ...], tuple[tuple[PreparedPlan, ...], ...], list[PerRank]]:
+) -> Batch:
     """What the passes work on, a part of a rank's data and messages for each layer; and the edges.
 
     Parameters
@@ -201,7 +219,7 @@ def mini_batch(
     number, batch : int
         The epoch, and the mini-batch in it, from 0.
     """
-    data, whole, rows = fixed
+    data, whole, rows, _ = fixed
     messages = whole[0].rounds[0].messages
     before, found = comm.map(first_targets, order, batch=batch), []
     for index in range(batches.n_graphs):

@@ -78,6 +78,8 @@ class Batches:
         Of the operator.
     joined : bool
         See `Halves`.
+    is_always_the_same : bool
+        An epoch is one mini-batch, of all neighbours: that is drawn once for all epochs.
     """
 
     sampler: GraphSampler
@@ -88,6 +90,7 @@ class Batches:
     seed: int
     rows_are_means: bool
     joined: bool
+    is_always_the_same: bool = False
 
     @property
     def n_batches(self) -> int:

@@ -20,7 +20,7 @@ from daskpart.collectives.transports.threads import ThreadsCommunicator
 from daskpart.connectivity import Connectivity
 from daskpart.data_models import LayerSampler, NeighbourSampler, VertexSampler
 from daskpart.errors import InputError
-from daskpart.models.graph_convolution import sampling
+from daskpart.models.graph_convolution import batch_plan, sampling
 from daskpart.models.graph_convolution.batch_plan import adjacency_of, rows_of_layer, seeded
 from daskpart.models.graph_convolution.layers import GCN
 from daskpart.models.graph_convolution.layers.dense import Dense
@@ -120,6 +120,37 @@ def test_an_epoch_has_every_seed_once():
             np.testing.assert_array_equal(every, known)
             orders = [each for of_batch in found for each in of_batch]
         assert not np.array_equal(np.concatenate(orders), known)
+
+
+@pytest.mark.parametrize("transport", ["local", "graph"])
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("validation_fraction", [0.0, 0.3])
+def test_a_mini_batch_that_is_always_the_same_is_drawn_once(
+    layer, validation_fraction, transport, monkeypatch
+):
+    """The bits are those of drawing it in each epoch; indices do not travel again."""
+    y = labels()
+    options = {"dropout": 0.3, "validation_fraction": validation_fraction, "max_iter": 3}
+    n_seeds = int((y >= 0).sum()) - round(validation_fraction * (y >= 0).sum())
+    sampler = NeighbourSampler(fanouts=(N, N))
+
+    def fitted():
+        made = model(layer, batch_size=n_seeds, sampler=sampler, transport=transport, **options)
+        return made.fit(features(), y, graph=graph(True))
+
+    once = fitted()
+    full = model(layer, first_product="each", transport=transport, **options)
+    full.fit(features(), y, graph=graph(True))
+    with monkeypatch.context() as patched:
+        patched.setattr(batch_plan, "draws_all", lambda *given: False)
+        each = fitted()
+    assert weights_of(once).tobytes() == weights_of(each).tobytes()
+    np.testing.assert_allclose(weights_of(once), weights_of(full), rtol=1e-9, atol=1e-12)
+    assert once.history_["volume"].tolist() == each.history_["volume"].tolist()
+    fewer = each.plan_report_.messages_a_batch - once.plan_report_.messages_a_batch
+    assert fewer > 0
+    assert (each.history_["messages"] - once.history_["messages"] == fewer).all()
+    assert once.plan_report_.volume <= full.plan_report_.volume
 
 
 # -- gradients ---
