@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp, log, log1p
+from math import exp, expm1, log, log1p
 from typing import Any
 
 import numpy as np
@@ -58,10 +58,12 @@ def _huber(residual: float, epsilon: float) -> tuple[float, float]:
 
 @kernel(internal=True)
 def _poisson(score: float, y: float) -> tuple[float, float]:
-    # half the deviance: at e^z = y it is 0
+    # half the deviance: at e^z = y it is 0, and near it what large numbers would hide of each other
     mean = exp(score)
-    least = y - y * log(y) if y > 0.0 else 0.0
-    return mean - y * score - least, mean - y
+    if y > 0.0:
+        beyond = score - log(y)
+        return y * (expm1(beyond) - beyond), mean - y
+    return mean, mean
 
 
 @kernel(internal=True)

@@ -39,6 +39,21 @@ def test_the_loss_is_half_the_deviance_and_the_slope_its_derivative(score, y):
     assert slope == pytest.approx(quotient, abs=1e-6 * scale)
 
 
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.5])
+def test_of_counts_in_millions_the_optimum_is_found(seed, l1_ratio):
+    """Where losses are small beside what they are differences of."""
+    random, alpha, tol = np.random.default_rng(seed), 1e-3, 1e-3
+    X = random.normal(size=(30, 4)) * 10.0 ** random.integers(-1, 2, size=4)
+    y = random.poisson(1e6 * np.exp(X @ random.normal(size=4) / np.abs(X).max(axis=0).sum()))
+    model = PoissonRegressor(alpha, l1_ratio=l1_ratio, tol=tol, max_iter=1000, **LOCAL).fit(X, y)
+    apart = (model.predict(X) - y) / len(y)
+    slope = X.T @ apart + alpha * (1 - l1_ratio) * model.coef_
+    slope += alpha * l1_ratio * np.sign(model.coef_)
+    assert np.abs(slope[model.coef_ != 0]).max() < 1.1 * tol and abs(apart.sum()) < 1.1 * tol
+    assert (model.history_["loss"] >= 0).all()
+
+
 @given(
     seed=st.integers(0, 100),
     n_ranks=st.integers(1, 8),
