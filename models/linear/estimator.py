@@ -504,7 +504,7 @@ class PoissonRegressor(SampleRegressor, LinearModel):
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """D², the share of the deviance that is explained; a file has its own y."""
         found, y, weight = self._to_score(X, y, sample_weight)
-        positive = np.clip(found, np.finfo(float).tiny, np.finfo(float).max)
+        positive = np.clip(found, 1e-200, 1e200)  # so that what is made of them is finite
         return float(d2_tweedie_score(counts(y, None), positive, sample_weight=weight, power=1))
 
     def _strength(self, problem: Any) -> float:

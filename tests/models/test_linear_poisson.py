@@ -159,3 +159,9 @@ def test_weights_from_elsewhere_predict_and_rows_beyond_the_fit_are_infinite():
     assert model.predict(np.full((1, 5), 1e4)) == np.inf
     assert model.predict(np.full((1, 5), -1e4)) == 0
     assert np.isfinite(model.score(np.full((2, 5), -1e4), [0, 1]))
+
+
+def test_predictions_beyond_all_numbers_have_a_score():
+    model = PoissonRegressor(**LOCAL).set_coefs([1000.0])
+    for X in ([[1.0], [0.0]], [[-1.0], [0.0]], [[-0.709], [0.7]]):
+        assert model.score(X, [5e6, 1.0]) < -100
