@@ -39,6 +39,7 @@ DECREASE, CURVATURE = 1e-4, 0.9
 ROUNDING = 1e-12  # of a loss, relative
 FEW_TRIES, MAX_TRIES = 5, 40
 N_PAIRS = 10
+LARGEST = 1e300  # of what a rank adds to a sum: many of them are still finite together
 NONE = np.zeros(0)
 _CACHED = 1024  # values of each vector that are gone through at a time
 
@@ -264,6 +265,9 @@ def evaluate(model: LbfgsModel, rows: Columns, *, fit: Lbfgs) -> LbfgsModel:
             *block.arrays, share, fit.loss, fit.epsilon, fit.intercept, model.tried, scores, summed
         )
     summed[-1] = loss * share
+    if not (-LARGEST < summed.min() and summed.max() < LARGEST):  # nor NaN: the step was too long
+        summed[:] = 0.0  # infinities of two ranks have no sum
+        summed[-1] = np.inf
     sparse = np.count_nonzero(summed) < SWITCH * len(summed)
     model.share = stream_of_all(summed, np.float64(0))
     if sparse:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
-from daskpart import LinearRegression, LogisticRegression
+from daskpart import LinearRegression, LogisticRegression, PoissonRegressor
 from daskpart.errors import DaskpartWarning, DivergenceError
 from daskpart.models.linear.lbfgs import (
     N_PAIRS,
@@ -148,3 +148,17 @@ def test_features_too_large_to_be_squared_are_told_without_a_word_of_numpy(solve
         model.set_params(solver=solver, l1_ratio=l1_ratio, n_ranks=2, transport="local")
         with pytest.raises(DivergenceError, match=r"in epoch 1: .*scale the features"):
             model.fit(X, (X[:, 0] > 0).astype(int))
+
+
+@pytest.mark.parametrize("n_ranks", [2, 3, 5])
+def test_a_step_that_is_too_long_is_no_word_of_numpy(n_ranks):
+    """Of counts means are infinite there: gradients of ranks infinities of both signs."""
+    for seed in range(8):
+        random = np.random.default_rng(seed)
+        X = random.normal(size=(30, 4)) * [0.1, 1.0, 1e3, 1e4]
+        y = random.poisson(np.exp(X[:, 0] + X[:, 2] / 1e3))
+        model = PoissonRegressor(alpha=1e-3, max_iter=1000, transport="local")
+        one = model.set_params(n_ranks=1).fit(X, y).predict(X)
+        np.testing.assert_allclose(
+            model.set_params(n_ranks=n_ranks).fit(X, y).predict(X), one, rtol=0.01
+        )
