@@ -356,14 +356,15 @@ def take_products(model: LbfgsModel, products: NDArray[np.float64]) -> LbfgsMode
 
 
 def remember(model: LbfgsModel, new: NDArray[np.float64]) -> LbfgsModel:
-    """The products of a new pair; one that does not curve upwards is forgotten."""
+    """The products of a new pair; one that does not curve upwards, as floats tell, is forgotten."""
     newest, n_pairs = model.order[-1], model.n_pairs
     products = model.products.copy()
     for row, column in ((newest, 0), (n_pairs + newest, 1)):
         products[:, row] = products[row, :-1] = new[:, column]
     products[:, -1] = new[:, -1]
     model.products = products
-    if products[newest, n_pairs + newest] <= 0:
+    divisors = products[n_pairs + newest, [newest, n_pairs + newest]]
+    if divisors.min() < np.finfo(np.float64).tiny:
         model.order = model.order[:-1]
     return model
 

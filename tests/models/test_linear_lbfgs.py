@@ -150,6 +150,13 @@ def test_features_too_large_to_be_squared_are_told_without_a_word_of_numpy(solve
             model.fit(X, (X[:, 0] > 0).astype(int))
 
 
+def test_separable_classes_without_a_penalty_are_followed_until_gradients_vanish():
+    """Squares of how gradients change are 0 long before they are."""
+    X, y = np.array([[1.0], [-1.0]]), [1, 0]
+    model = LogisticRegression(C=np.inf, tol=0, max_iter=700, n_ranks=2, transport="local")
+    assert model.fit(X, y).history_["gradient"].iloc[-1] < 1e-170
+
+
 @pytest.mark.parametrize("n_ranks", [2, 3, 5])
 def test_a_step_that_is_too_long_is_no_word_of_numpy(n_ranks):
     """Of counts means are infinite there: gradients of ranks infinities of both signs."""
