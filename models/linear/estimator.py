@@ -502,10 +502,17 @@ class PoissonRegressor(SampleRegressor, LinearModel):
             return np.exp(self._scores_or_lazily("predict", X))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """D², the share of the deviance that is explained; a file has its own y."""
+        """D², the share of the deviance that is explained; a file has its own y.
+
+        Where all of y is alike, nothing is to be explained: 1 for those who say so, else 0, as R².
+        """
         found, y, weight = self._to_score(X, y, sample_weight)
+        y = counts(y, None)
+        judged = y if weight is None else y[weight > 0]
+        if len(y) > 1 and judged.min() == judged.max():
+            return float((found == y).all())
         positive = np.clip(found, 1e-200, 1e200)  # so that what is made of them is finite
-        return float(d2_tweedie_score(counts(y, None), positive, sample_weight=weight, power=1))
+        return float(d2_tweedie_score(y, positive, sample_weight=weight, power=1))
 
     def _strength(self, problem: Any) -> float:
         return float(self.alpha)

@@ -165,3 +165,15 @@ def test_predictions_beyond_all_numbers_have_a_score():
     model = PoissonRegressor(**LOCAL).set_coefs([1000.0])
     for X in ([[1.0], [0.0]], [[-1.0], [0.0]], [[-0.709], [0.7]]):
         assert model.score(X, [5e6, 1.0]) < -100
+
+
+@pytest.mark.parametrize("y", [0.0, 0.1, 1.0])
+def test_where_all_counts_are_alike_the_score_is_that_of_r2(y):
+    """There is no deviance to explain, as in a fold of rare events."""
+    X, _, _ = samples()
+    model, last = PoissonRegressor(**LOCAL), np.arange(len(X)) == len(X) - 1
+    for coef, expected in (np.ones(5), 0.0), (np.zeros(5), float(y == 1)):
+        model.set_coefs(coef)
+        assert model.score(X, np.full(len(X), y)) == expected
+        if y != 1:
+            assert model.score(X, np.where(last, 2.0, y), np.where(last, 0.0, 1.0)) == expected
