@@ -102,8 +102,9 @@ class SampleModel(Model):
         n_features = train.X.shape[1]
         if not n_features:
             raise InputError(f"{source}: there is no feature in it, nothing to learn from")
-        if train.y is not None:
-            self._check_labels(source, train.y)
+        for path, samples in ((source, train), (given["test"], test)):
+            if samples is not None and samples.y is not None:
+                self._check_labels(path, samples.y)
         how = "" if train.y is not None else "; each rank reads its own part"
         sizes = f"{counted(train.size, 'sample')} of {counted(n_features, 'feature')}"
         words = [f"{source}: {sizes}, {counted(train.X.nnz, 'value')}{how}"]

@@ -308,7 +308,7 @@ def test_what_cannot_be_is_refused(sample_file, tmp_path, capsys, run_cli):
         (("svm", tmp_path), "this is a folder"),
         (("linear", sample_file, "--names", short), "names 2 features"),
         (("svm", sample_file, "--loss", "hinge"), "corners"),
-        (("logistic", sample_file, "--test", real, "--names", short), "names 2 features"),
+        (("logistic", sample_file, "--test", sample_file, "--names", short), "names 2 features"),
     ):
         assert run_cli("fit", *arguments, "--out", tmp_path / "out") != 0
         assert words in capsys.readouterr().err
@@ -402,7 +402,30 @@ def test_counts_are_judged_by_their_deviance(tmp_path, capsys, run_cli, reader):
     table["claims"] -= 1
     table.to_csv(tmp_path / "claims.csv", index=False)
     assert run_cli("fit", "poisson", *arguments) == 2
-    assert "y holds -1: counts and rates are 0 or above" in capsys.readouterr().err
+    first = table["claims"].argmin() + 1
+    found = {"here": f"claims.csv: sample {first} has the label -1", "ranks": "y holds -1"}
+    assert f"{found[reader]}: counts and rates are 0 or above" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "told"),
+    [
+        ("poisson", -2.0, "has the label -2: counts and rates are 0 or above"),
+        ("linear", "few", "has the label 'few': a line is fitted to numbers"),
+        ("logistic", 0.5, "has the label 0.5: classes are whole numbers"),
+    ],
+)
+def test_labels_to_judge_by_are_looked_at_before_the_fit(
+    tmp_path, capsys, run_cli, kind, label, told
+):
+    for name, labels in (("train", [0, 1, 1]), ("test", [label] * 3)):
+        table = pd.DataFrame({"x": [1.0, 2.0, 3.0], "y": labels})
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    files = tmp_path / "train.csv", "--test", tmp_path / "test.csv", "--label", "y"
+    assert run_cli("fit", kind, *files, "--out", tmp_path / "out") == 2
+    said = capsys.readouterr()
+    assert "epoch" not in said.out + said.err
+    assert f"test.csv: sample 1 {told}" in said.err
 
 
 def test_ranks_read_the_file_to_judge_by_and_stop_early(sample_file, tmp_path, capsys, run_cli):
