@@ -43,7 +43,7 @@ def _python(monkeypatch: Any) -> None:
     """The losses as plain Python: they are called by kernels only."""
     from daskpart.models.linear import losses
 
-    for name in ("_log", "_hinge", "_squared_hinge", "_huber", "_one"):
+    for name in ("_log", "_hinge", "_squared_hinge", "_huber", "_poisson", "_one"):
         monkeypatch.setattr(losses, name, getattr(losses, name).py_func)
 
 
