@@ -28,8 +28,8 @@ class BatchCounts:
 
     Attributes
     ----------
-    targets, trained : ndarray
-        Vertices that a graph's edges go into, and those among them that are trained on.
+    targets : ndarray
+        Vertices that a graph's edges go into.
     edges : ndarray
         Without those from a vertex to itself.
     sources : ndarray
@@ -39,37 +39,30 @@ class BatchCounts:
     """
 
     targets: Counts
-    trained: Counts
     edges: Counts
     sources: Counts
     halo: Counts
     sent: Counts
 
     @classmethod
-    def of(
-        cls,
-        layers: Sequence[Layer],
-        partition: Partition,
-        training: NDArray[np.bool_],
-        seeds: tuple[Counts, Counts],
-    ) -> BatchCounts:
+    def of(cls, layers: Sequence[Layer], partition: Partition, seeds: Counts) -> BatchCounts:
         """Of one mini-batch, whose graphs are `layers`, the last of the model first.
 
         `seeds` are the targets of the first graph on each rank, in the mean, as some may have no
-        edge; and those among them that are trained on.
+        edge.
         """
         owners, n_ranks = partition.assignment, partition.n_parts
 
         def counted(vertices: NDArray[Any]) -> NDArray[np.int64]:
             return np.bincount(owners[vertices], minlength=n_ranks)
 
-        found, (targets, trained) = [], seeds
+        found, targets = [], seeds
         for layer in layers:
             read, readers = np.divmod(foreign_pairs(layer, partition), n_ranks)
             edges, sources, sent = map(counted, (layer.targets, layer.vertices, read))
             halo = np.bincount(readers, minlength=n_ranks)
-            found.append((targets, trained, edges, sources, halo, sent))
-            targets, trained = sources, counted(layer.vertices[training[layer.vertices]])
+            found.append((targets, edges, sources, halo, sent))
+            targets = sources
         return cls(*np.moveaxis(np.array(found, np.float64), 1, 0))
 
     @classmethod
@@ -93,9 +86,9 @@ def batch_bytes(
     network: Network,
     graph_of: Sequence[int],
     row_bytes: NDArray[np.float64],
-    label_bytes: float,
+    n_trained: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Bytes of a mini-batch on each rank, float64 of shape (n_ranks,).
+    """Bytes of a mini-batch on each rank but for its labels, float64 of shape (n_ranks,).
 
     Parameters
     ----------
@@ -105,8 +98,8 @@ def batch_bytes(
         Which graph each layer works on.
     row_bytes : float64 ndarray of shape (n_ranks,)
         Of the features of a vertex.
-    label_bytes : float
-        Of a vertex that is trained on.
+    n_trained : float64 ndarray of shape (n_ranks,)
+        Vertices that are trained on.
     """
     itemsize = np.dtype(network.dtype).itemsize
     first, n_own = graph_of[0], np.maximum(counts.sources, counts.targets)
@@ -117,7 +110,6 @@ def batch_bytes(
     drawn = (4 + itemsize) * counts.edges + (8 + itemsize) * counts.targets
     drawn += 12 * counts.halo + 8 * (counts.sent + counts.sources)
     total = np.sum(graphs + drawn, axis=0) + 8 * counts.targets[0]
-    total += label_bytes * counts.trained[0]
     total += 8 * (counts.halo + counts.sent)[first]  # messages
     total += row_bytes * n_own[first] * (2 if network.dropout else 1)
     for layer, graph in zip(network.layers, graph_of, strict=True):
@@ -125,5 +117,5 @@ def batch_bytes(
         total += itemsize * kept
     of_graphs = n_own, counts.targets, counts.halo, counts.sent, entries
     sizes = [LayerSizes(*(each[graph] for each in of_graphs)) for graph in graph_of]
-    total += sum(network.made_bytes(sizes)) + network.passing_bytes(sizes, counts.trained[0])
+    total += sum(network.made_bytes(sizes)) + network.passing_bytes(sizes, n_trained)
     return np.asarray(total)

@@ -100,9 +100,11 @@ def batches_of(
 
 def draws_all(sampler: GraphSampler, problem: GraphProblem, n_seeds: int) -> bool:
     """Whether every mini-batch has all seeds, and all neighbours."""
-    if sampler.count(n_seeds) < n_seeds or not isinstance(sampler, NeighbourSampler):
-        return isinstance(sampler, VertexSampler) and sampler.count(n_seeds) == n_seeds
-    return min(sampler.fanouts) >= int(np.diff(problem.pattern.indptr).max())
+    if sampler.count(n_seeds) < n_seeds:
+        return False
+    if isinstance(sampler, NeighbourSampler):
+        return min(sampler.fanouts) >= int(np.diff(problem.pattern.indptr).max())
+    return isinstance(sampler, VertexSampler)
 
 
 def adjacency_of(problem: GraphProblem) -> Adjacency:
@@ -169,9 +171,10 @@ class BatchPlan(GCNPlan):
         n_numbers = 1 if isinstance(batches.sampler, NeighbourSampler) else 2
         rows = (4 + itemsize) * (self.n_entries - n_loops) + (8 + 2 * itemsize) * n_own
         order = 8 * (n_seeds + batches.n_batches + 1)
-        batch = batch_bytes(
-            self.counts, network, batches.graph_of, features / np.maximum(n_own, 1), self.of_label
-        )
+        n_trained = self.n_trained * batches.size / batches.n_seeds
+        row_bytes = features / np.maximum(n_own, 1)
+        batch = batch_bytes(self.counts, network, batches.graph_of, row_bytes, n_trained)
+        batch += self.of_label * n_trained
         return {
             "graph": found["graph"],
             "labels": found["labels"],
@@ -212,14 +215,14 @@ def plan_batches(plan: GCNPlan, problem: GraphProblem, batches: Batches) -> Batc
     sampler, graph = seeded(batches, problem), adjacency_of(problem)
     generator = np.random.default_rng(np.random.SeedSequence(batches.seed, spawn_key=(5,)))
     n_last = batches.n_seeds - (batches.n_batches - 1) * batches.size
+    n_drawn = 1 if batches.is_always_the_same else _N_DRAWN
     drawn, last = (
-        [sampler.draw(graph, generator, n_seeds) for _ in range(_N_DRAWN)]
+        [sampler.draw(graph, generator, n_seeds) for _ in range(n_drawn)]
         for n_seeds in (batches.size, n_last)
     )
     n_begin = plan.n_own if isinstance(sampler, VertexSampler) else plan.n_trained
-    share = batches.size / batches.n_seeds
-    seeds = share * n_begin, share * plan.n_trained
-    counts = [BatchCounts.of(layers, plan.partition, problem.training, seeds) for layers in drawn]
+    seeds = n_begin * batches.size / batches.n_seeds
+    counts = [BatchCounts.of(layers, plan.partition, seeds) for layers in drawn]
     rows_of_last = [[rows_of_layer(layer, plan.partition) for layer in layers] for layers in last]
     inherited = {each.name: getattr(plan, each.name) for each in fields(plan)}
     return BatchPlan(

@@ -290,8 +290,31 @@ class LinearSVC(LinearClassifier):
         return LOSSES[self.loss]
 
 
+class LinearRegressor(SampleRegressor, LinearModel):
+    """What the two regressions share."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **LinearModel._parameter_constraints,
+        "alpha": [AT_LEAST_0],
+    }
+    _decide_bits: ClassVar[tuple[str, ...]] = (*LinearModel._decide_bits, "alpha")
+    _decaying: ClassVar[str] = "invscaling"
+
+    alpha: float
+
+    def _strength(self, problem: Any) -> float:
+        return float(self.alpha)
+
+    def _keep_more(self, problem: Any, plan: Any) -> None:
+        super()._keep_more(problem, plan)
+        coefficients, intercepts = self.state_.coefficients, self.state_.intercepts
+        several = problem.n_outputs > 1
+        self.coef_ = coefficients if several else coefficients[0]
+        self.intercept_ = intercepts if several else float(intercepts[0])
+
+
 @shared_words(eta0=0.1)
-class LinearRegression(SampleRegressor, LinearModel):
+class LinearRegression(LinearRegressor):
     """Linear regression over `n_ranks` ranks: least squares, ridge, lasso, elastic net, Huber.
 
     Minimises the mean of s_i ℓ_i plus alpha (½ (1 − l1_ratio) ‖w‖² + l1_ratio ‖w‖₁), with ℓ half
@@ -332,22 +355,16 @@ class LinearRegression(SampleRegressor, LinearModel):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LinearModel._parameter_constraints,
+        **LinearRegressor._parameter_constraints,
         "loss": [StrOptions({"squared", "huber"})],
-        "alpha": [AT_LEAST_0],
         "epsilon": [POSITIVE],
     }
-    _decide_bits: ClassVar[tuple[str, ...]] = (
-        *LinearModel._decide_bits,
-        *("loss", "alpha", "epsilon"),
-    )
+    _decide_bits: ClassVar[tuple[str, ...]] = (*LinearRegressor._decide_bits, "loss", "epsilon")
 
     _adaptive: ClassVar[str] = "sgd"  # weights may be large, of which AdaGrad knows nothing
-    _decaying: ClassVar[str] = "invscaling"
     _several_targets: ClassVar[bool] = True
 
     loss: str
-    alpha: float
     epsilon: float
 
     def __init__(
@@ -392,21 +409,12 @@ class LinearRegression(SampleRegressor, LinearModel):
         """Targets, of shape (n_samples,), or (n_samples, n_outputs) for several."""
         return self._scores_or_lazily("predict", X)
 
-    def _strength(self, problem: Any) -> float:
-        return float(self.alpha)
-
     def _loss_of(self, n_outputs: int) -> Loss:
         return LOSSES[self.loss]
 
-    def _keep_more(self, problem: Any, plan: Any) -> None:
-        coefficients, intercepts = self.state_.coefficients, self.state_.intercepts
-        several = problem.n_outputs > 1
-        self.coef_ = coefficients if several else coefficients[0]
-        self.intercept_ = intercepts if several else float(intercepts[0])
-
 
 @shared_words(eta0=0.1)
-class PoissonRegressor(SampleRegressor, LinearModel):
+class PoissonRegressor(LinearRegressor):
     """Regression of counts and rates over `n_ranks` ranks: a generalised linear model, log link.
 
     Minimises the mean of s_i (e^z_i − y_i z_i) plus alpha (½ (1 − l1_ratio) ‖w‖² + l1_ratio ‖w‖₁),
@@ -442,16 +450,7 @@ class PoissonRegressor(SampleRegressor, LinearModel):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **LinearModel._parameter_constraints,
-        "alpha": [AT_LEAST_0],
-    }
-    _decide_bits: ClassVar[tuple[str, ...]] = (*LinearModel._decide_bits, "alpha")
-
-    _decaying: ClassVar[str] = "invscaling"
     _encode = staticmethod(counts)
-
-    alpha: float
 
     def __init__(
         self,
@@ -514,13 +513,5 @@ class PoissonRegressor(SampleRegressor, LinearModel):
         positive = np.clip(found, 1e-200, 1e200)  # so that what is made of them is finite
         return float(d2_tweedie_score(y, positive, sample_weight=weight, power=1))
 
-    def _strength(self, problem: Any) -> float:
-        return float(self.alpha)
-
     def _loss_of(self, n_outputs: int) -> Loss:
         return LOSSES["poisson"]
-
-    def _keep_more(self, problem: Any, plan: Any) -> None:
-        super()._keep_more(problem, plan)
-        self.coef_ = self.state_.coefficients[0]
-        self.intercept_ = float(self.state_.intercepts[0])
