@@ -197,6 +197,10 @@ class Partition(ShownAsTable):
             "vertices": self.n_vertices,
             "parts": self.n_parts,
             "imbalance": round(self.imbalance, 4),
+            **{
+                f"imbalance of further weight {place}": round(each, 4)
+                for place, each in enumerate(self.info.get("further_imbalances", ()))
+            },
             "lightest part": int(self.part_weights.min()),
             "heaviest part": int(self.part_weights.max()),
             "empty parts": int(np.count_nonzero(np.diff(self.part_pointer) == 0)),

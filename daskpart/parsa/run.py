@@ -242,7 +242,7 @@ class _Run:
             hypergraph,
             self.assignment,
             ConnectivityMinusOne().cost_table(n_parts),
-            bounds_of_moves(hypergraph.total_weight, n_parts, epsilon),
+            bounds_of_moves(hypergraph, n_parts, epsilon),
             random_state=self.settings.random_state,
         )
         self.sets = NeighbourSets.empty(graph.n_parameters, n_parts)

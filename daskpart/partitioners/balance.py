@@ -6,6 +6,13 @@ W_k ≤ (1 + ε) W / K     (Abubaker et al., section 2), never less than ⌈W / 
 The bound is from above only: where every part may weigh 3 % more, 64 parts have room for what two
 hold, and a search that counts parts will empty one. A rank without work helps nobody, so empty
 parts are filled again.
+
+Vertices may have several weights, each of which has a bound of its own: multi-constraint
+partitioning (Karypis and Kumar, "Multilevel algorithms for multi-constraint graph partitioning",
+1998). Searches then go by their sum, each scaled to the same total, and keep to all bounds:
+
+    weights of a vertex   12 nonzeros, 1 label    ──▶    12 a + b    12 a    b
+                                                         (no bound)
 """
 
 from __future__ import annotations
@@ -22,6 +29,7 @@ from daskpart.errors import BalanceWarning
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
+_COMMON_TOTAL = 1 << 28  # of each of several weights: with their sum they take 4 bytes
 BOUNDLESS = 1 << 62  # where ε allows more, and more than there is, it need not fit in 64 bits
 
 
@@ -40,10 +48,49 @@ def heaviest_allowed(total_weight: int, n_parts: int, epsilon: float) -> int:
     return min(most, max(total_weight, BOUNDLESS))
 
 
-def bounds_of_moves(total_weight: int, n_parts: int, epsilon: float) -> tuple[int, int]:
-    """The least and the most that a part may weigh while vertices move; none becomes empty."""
-    least = max(1, math.floor((1 - epsilon) * total_weight / n_parts))
-    return least, heaviest_allowed(total_weight, n_parts, epsilon)
+def columns(hypergraph: Hypergraph) -> NDArray[np.int64]:
+    """The weights as searches take them, int64[n_vertices, n_weights]: one, or as of `stacked`."""
+    return hypergraph.vertex_weights.reshape(hypergraph.n_vertices, -1)
+
+
+def stacked(weights: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Several weights of each vertex behind their sum, int64[n_vertices, n_weights + 1].
+
+    Each is multiplied by a whole number, so that they come to about the same total and still tell
+    what a part may weigh (`most_of_each`).
+    """
+    totals = [int(each.sum()) for each in weights]
+    common = max(_COMMON_TOTAL, *totals)
+    scaled = np.stack(
+        [each * (common // total) for each, total in zip(weights, totals, strict=True)], axis=1
+    )
+    return np.column_stack([scaled.sum(axis=1), scaled])
+
+
+def most_of_each(weights: NDArray, n_parts: int, epsilon: float) -> NDArray[np.int64]:
+    """What a part may weigh in each column of `columns`; the sum of several may be anything."""
+    totals = [int(total) for total in weights.sum(axis=0, dtype=np.int64)]
+    if len(totals) == 1:
+        return np.array([heaviest_allowed(totals[0], n_parts, epsilon)], np.int64)
+    units = [max(int(unit), 1) for unit in np.gcd.reduce(weights[:, 1:], axis=0)]
+    most = [
+        heaviest_allowed(total // unit, n_parts, epsilon) * unit
+        for total, unit in zip(totals[1:], units, strict=True)
+    ]
+    return np.array([totals[0], *most], np.int64)
+
+
+def bounds_of_moves(
+    hypergraph: Hypergraph, n_parts: int, epsilon: float
+) -> tuple[int, NDArray[np.int64]]:
+    """The least and the most that a part may weigh while vertices move; none becomes empty.
+
+    The most is one for each column of `columns`, the least is of the first.
+    """
+    weights = columns(hypergraph)
+    total = int(weights[:, 0].sum())
+    least = max(1, math.floor((1 - epsilon) * total / n_parts))
+    return least, most_of_each(weights, n_parts, epsilon)
 
 
 def fill_empty_parts(
@@ -85,11 +132,13 @@ def fill_empty_parts(
     return filled
 
 
-def warn_if_too_heavy(partition: Partition, epsilon: float, *, searched: bool) -> None:
+def warn_if_too_heavy(
+    partition: Partition, epsilon: float, *, searched: bool, what: str = ""
+) -> None:
     """Warn of the imbalance reached where it is more than asked.
 
     A method that did not search for balance (``searched=False``) is excused, unless a single vertex
-    makes the balance impossible.
+    makes the balance impossible. `what` tells which of several weights is meant.
     """
     total, n_parts = int(partition.weights.sum()), partition.n_parts
     allowed = heaviest_allowed(total, n_parts, epsilon)
@@ -105,7 +154,7 @@ def warn_if_too_heavy(partition: Partition, epsilon: float, *, searched: bool) -
     else:
         return
     warnings.warn(
-        f"imbalance {partition.imbalance:.4g} was reached where {epsilon:.4g} was asked: "
+        f"imbalance {partition.imbalance:.4g}{what} was reached where {epsilon:.4g} was asked: "
         f"the heaviest of {n_parts} parts weighs {heaviest}, {allowed} was allowed, and {why}",
         BalanceWarning,
         stacklevel=3,

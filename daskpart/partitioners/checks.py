@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from daskpart._floor.checks import finite_number, whole_number, whole_numbers
+from daskpart._floor.checks import (
+    amounts,
+    as_array,
+    finite_number,
+    whole_number,
+    whole_numbers,
+)
 from daskpart.errors import EngineError, InputError
 from daskpart.hypergraph import Hypergraph
 
@@ -61,6 +67,24 @@ def checked_fixed(fixed: ArrayLike, n_vertices: int, n_parts: int) -> NDArray[np
             f"give 0 to {n_parts - 1}, or -1 where it is free"
         )
     return parts.astype(np.int32)
+
+
+def checked_further_weights(weights: ArrayLike, first: NDArray) -> list[NDArray[np.int64]]:
+    """Each further weight of the vertices, int64[n_vertices], beside their first one."""
+    given = as_array(weights, "further weights")
+    if given.ndim not in (1, 2) or not given.size:
+        raise InputError(
+            f"further_weights are of shape {given.shape}: give one weight a vertex, or a column "
+            "for each weight"
+        )
+    columns = given.reshape(len(given), -1).T
+    checked = [amounts(each, len(first), "further weight") for each in columns]
+    empty = [place for place, each in enumerate(checked) if not each.any()]
+    if empty:
+        raise InputError(f"further weight {empty[0]} is 0 for every vertex: leave it out")
+    if (1 + len(checked)) * max(int(each.sum()) for each in (first, *checked)) >= 2**63:
+        raise InputError("all weights together may come to 2^63 or more: scale them down")
+    return checked
 
 
 def checked_answer(answer: NDArray, n_vertices: int, n_parts: int, name: str) -> NDArray[np.int32]:

@@ -26,7 +26,7 @@ from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
-from .checks import checked_fixed
+from .checks import checked_fixed, checked_further_weights
 from .methods import METHODS
 from .partitioning import partition
 from .refinement.goals import METRICS, goal_named
@@ -239,6 +239,8 @@ def _check_data_of_ways(ways: Mapping[str, Any], built: DataModel, n_parts: int)
         if not isinstance(given, Partition):
             if given.get("fixed") is not None:
                 checked_fixed(given["fixed"], built.hypergraph.n_vertices, n_parts)
+            if given.get("further_weights") is not None:
+                checked_further_weights(given["further_weights"], built.hypergraph.vertex_weights)
             continue
         if given.n_parts != n_parts:
             raise InputError(
@@ -253,8 +255,9 @@ def _cut_few(ways: Mapping[str, Any]) -> None:
     few = Hypergraph.from_nets([0, 4, 8, 12, 14], [*range(12), 3, 4], 12)
     for how in ways.values():
         if not isinstance(how, Partition):
-            fixed = None if how.get("fixed") is None else np.full(few.n_vertices, -1)
-            _cut(few, 2, {**how, "fixed": fixed}, {})
+            of_few = {"fixed": np.full(12, -1), "further_weights": np.ones(12)}
+            asked = {name: each for name, each in of_few.items() if how.get(name) is not None}
+            _cut(few, 2, {**how, **asked}, {})
 
 
 def _cut(

@@ -18,11 +18,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.kernels import kernel
+from daskpart._floor.sums import sums_by_key
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
+from .balance import columns
 from .pin_counts import move_gains, move_vertex, pin_counts
 from .rounds import run_rounds
+
+
+@kernel(internal=True)
+def _fits(load, weights, most, part, vertex):
+    for each in range(len(most)):
+        if load[part, each] + weights[vertex, each] > most[each]:
+            return False
+    return True
 
 
 @kernel
@@ -34,7 +44,7 @@ def _one_round(
     n_moved = 0
     for vertex in order:
         own = assignment[vertex]
-        if load[own] - weights[vertex] < least:
+        if load[own, 0] - weights[vertex, 0] < least:
             continue
         begin, end = vertex_pointer[vertex], vertex_pointer[vertex + 1]
         base, n_seen = move_gains(
@@ -46,15 +56,17 @@ def _one_round(
             part = seen[place]
             gain = base + bonus[part]
             bonus[part] = -1.0
-            if part == own or load[part] + weights[vertex] > most:
+            if part == own or not _fits(load, weights, most, part, vertex):
                 continue
-            if gain > best_gain or (best != own and gain == best_gain and load[part] < load[best]):
+            lighter = best != own and load[part, 0] < load[best, 0]
+            if gain > best_gain or (gain == best_gain and lighter):
                 best, best_gain = part, gain
         if best != own:
             move_vertex(nets, begin, end, own, best, slot_pointer, slot_parts, slot_counts, used)
             assignment[vertex] = best
-            load[own] -= weights[vertex]
-            load[best] += weights[vertex]
+            for each in range(len(most)):
+                load[own, each] -= weights[vertex, each]
+                load[best, each] += weights[vertex, each]
             n_moved += 1
     return n_moved
 
@@ -63,7 +75,7 @@ def polish(
     hypergraph: Hypergraph,
     assignment: NDArray[np.int32],
     cost_table: NDArray[np.int64],
-    bounds: tuple[int, int],
+    bounds: tuple[int, int | NDArray[np.int64]],
     *,
     random_state: int = 0,
     fixed: NDArray[np.int32] | None = None,
@@ -78,9 +90,10 @@ def polish(
         Where to start; it is not changed.
     cost_table : int64[n_parts + 1]
         Never falling; what a net of each connectivity pays (see `objectives`).
-    bounds : (int, int)
-        No part shrinks below the first weight or grows past the second. Without the first, light
-        parts are emptied: λ falls where there are fewer parts, but a rank would idle.
+    bounds : (int, int or int64[n_weights])
+        No part shrinks below the first weight or grows past the second, which may be one for each
+        of several weights. Without the first, light parts are emptied: λ falls where there are
+        fewer parts, but a rank would idle.
     fixed : int32[n_vertices], optional
         Vertices with a part here (not -1) stay where they are.
     max_rounds : int
@@ -107,16 +120,18 @@ def _descend(
     hypergraph: Hypergraph,
     assignment: NDArray[np.int32],
     cost_table: NDArray[np.int64],
-    bounds: tuple[int, int],
+    bounds: tuple[int, int | NDArray[np.int64]],
     random_state: int,
     fixed: NDArray[np.int32] | None,
     max_rounds: int,
     smoothed: bool,
 ) -> NDArray[np.int32] | None:
     """All rounds from one start, with or without the smoothed ones; None where nothing is won."""
-    partition = Partition(assignment, len(cost_table) - 1, hypergraph.vertex_weights)
-    slots = pin_counts(hypergraph, partition)
-    polished, load = partition.assignment.copy(), partition.part_weights.copy()
+    partition = Partition(assignment, len(cost_table) - 1)
+    slots, weights = pin_counts(hypergraph, partition), columns(hypergraph)
+    polished = partition.assignment.copy()
+    load = sums_by_key(polished, weights, partition.n_parts)
+    least, most = bounds[0], np.atleast_1d(np.asarray(bounds[1], np.int64))
     free = np.arange(hypergraph.n_vertices) if fixed is None else np.flatnonzero(fixed < 0)
     bonus, seen = np.full(len(load), -1.0), np.empty(len(load), np.int32)
     rng = np.random.default_rng(random_state)
@@ -129,13 +144,14 @@ def _descend(
             rng.permutation(free),
             hypergraph.vertex_pointer,
             hypergraph.nets,
-            hypergraph.vertex_weights,
+            weights,
             hypergraph.net_costs,
             cost_table,
             steps,
             polished,
             load,
-            *bounds,
+            least,
+            most,
             *slots,
             bonus,
             seen,

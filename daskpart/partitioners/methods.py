@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from daskpart._floor.kernels import working_clock
 from daskpart.hypergraph import Hypergraph
 
-from .balance import bounds_of_moves, fill_empty_parts
+from .balance import bounds_of_moves, columns, fill_empty_parts
 from .checks import checked_answer
 from .engine import Engine
 from .hypercube import hypercube_mapping
@@ -41,7 +41,8 @@ class Task:
     Parameters
     ----------
     hypergraph : Hypergraph
-        Some vertex of it weighs something.
+        Some vertex of it weighs something. With further weights its `vertex_weights` are those of
+        `balance.stacked`, int64[n_vertices, n_weights]; only "direct" is asked then.
     n_parts : int
         From 1 to the number of vertices.
     goal : Objective
@@ -169,13 +170,14 @@ def _hypercube(task: Task) -> NDArray[np.int32]:
         return assignment
     # a part is at least as heavy as its heaviest vertex: where that is above the bound, to empty
     # parts that are lighter costs volume and lowers no maximum
-    most = max(_bounds(task)[1], int(weights.max()))
+    least, (allowed,) = _bounds(task)
+    most = max(int(allowed), int(weights.max()))
     assignment = rebalanced(hypergraph, assignment, n_parts, most, task.fixed)
     return lower_concurrent_volume(
         hypergraph,
         assignment,
         n_parts,
-        _bounds(task),
+        (least, int(allowed)),
         random_state=task.random_state,
         fixed=task.fixed,
     )
@@ -184,8 +186,8 @@ def _hypercube(task: Task) -> NDArray[np.int32]:
 def _finished(assignment: NDArray[np.int32], task: Task) -> NDArray[np.int32]:
     """No part empty or too heavy, then moves that lower the objective, if asked."""
     hypergraph, n_parts = task.hypergraph, task.n_parts
-    cost_table = task.goal.cost_table(n_parts)
-    assignment = fill_empty_parts(assignment, hypergraph.vertex_weights, n_parts, task.fixed)
+    cost_table, weights = task.goal.cost_table(n_parts), columns(hypergraph)[:, 0]
+    assignment = fill_empty_parts(assignment, weights, n_parts, task.fixed)
     if not task.polish or n_parts == 1:
         return assignment
     assignment = rebalanced(hypergraph, assignment, n_parts, _bounds(task)[1], task.fixed)
@@ -202,8 +204,8 @@ def _finished(assignment: NDArray[np.int32], task: Task) -> NDArray[np.int32]:
     return assignment
 
 
-def _bounds(task: Task) -> tuple[int, int]:
-    return bounds_of_moves(task.hypergraph.total_weight, task.n_parts, task.epsilon)
+def _bounds(task: Task) -> tuple[int, NDArray[np.int64]]:
+    return bounds_of_moves(task.hypergraph, task.n_parts, task.epsilon)
 
 
 def _parsa(task: Task) -> NDArray[np.int32]:

@@ -18,10 +18,17 @@ from daskpart.data_models import build
 from daskpart.errors import InputError
 from daskpart.partitions import Partition
 
-from .balance import heaviest_allowed, warn_if_too_heavy, with_weights
-from .checks import check_prices, checked_epsilon, checked_fixed, checked_n_parts
+from .balance import heaviest_allowed, stacked, warn_if_too_heavy, with_weights
+from .checks import (
+    check_prices,
+    checked_epsilon,
+    checked_fixed,
+    checked_further_weights,
+    checked_n_parts,
+)
 from .engine import Engine, get_engine, quiet_about_balance
 from .methods import METHODS, Method, Task, looks_at_nets
+from .multilevel import MultilevelEngine
 from .objectives import ConnectivityMinusOne, Objective, PowerConnectivity, objective_named
 from .relief import relieve
 
@@ -38,6 +45,7 @@ def partition(
     random_state: int = 0,
     rho: float = 2,
     fixed: ArrayLike | None = None,
+    further_weights: ArrayLike | None = None,
     polish: bool = True,
     even: bool = True,
 ) -> Partition:
@@ -56,7 +64,8 @@ def partition(
         its cost. An object like those in `daskpart.partitioners.objectives` brings its own table.
         METIS knows the first two only; random and block look at weights alone.
     method : "auto", "direct", "recursive", "parsa", "hypercube", "metis", "random", "block"
-        auto: direct for connectivity, recursive for all else and wherever vertices are fixed.
+        auto: direct for connectivity and for further weights, recursive for all else and wherever
+        vertices are fixed.
         parsa: fast, for the whole result and for data larger than memory see `daskpart.parsa`.
         hypercube: parts are ranks of a hypercube, at a small concurrent volume, whatever the
         objective.
@@ -68,8 +77,8 @@ def partition(
     engine : "multilevel", "mtkahypar", or an Engine, default="multilevel"
         What bipartitions (see `daskpart.partitioners.engine`).
     epsilon : float, default=0.03
-        No part should weigh more than (1 + epsilon) × the mean. Where no vertex weighs anything,
-        their number is balanced.
+        No part should weigh more than (1 + epsilon) × the mean, in each weight. Where no vertex
+        weighs anything, their number is balanced.
     random_state : int, default=0
         Same number, same partition.
     rho : float, default=2
@@ -77,6 +86,10 @@ def partition(
     fixed : int[n_vertices], optional
         The part that a vertex must go to, -1 where it is free. Methods recursive and
         hypercube only.
+    further_weights : whole numbers or bool [n_vertices] or [n_vertices, n], optional
+        Each of these is shared evenly, too, beside the weight that the model gives a vertex: which
+        vertices are labelled, say, or what each takes of memory (multi-constraint partitioning).
+        Method direct and engine multilevel only.
     polish : bool, default=True
         Whether direct, recursive, parsa and hypercube end with single-vertex moves that lower what
         they minimise. Where a net's price rises with λ, as for "power", the first three add two
@@ -93,7 +106,8 @@ def partition(
         Its `info` tells how it was made, the model among it, so that `Partition.nonzero_parts` can
         say where each stored value went; ``seconds`` leave out the compiling of kernels, which a
         machine does once; ``cost_paid`` is the objective's value that the recursion added up,
-        before the polish and before parts that it left empty were filled.
+        before the polish and before parts that it left empty were filled;
+        ``further_imbalances`` has one number for each further weight.
 
     Raises
     ------
@@ -124,7 +138,7 @@ def partition(
     goal = objective_named(objective, rho)
     epsilon, random_state = checked_epsilon(epsilon), checked_seed(random_state)
     engine = get_engine(engine)
-    method = _chosen_method(method, goal, fixed is not None)
+    method = _chosen_method(method, goal, fixed is not None, further_weights is not None)
     built = build(
         data, model, n_parts=n_parts, random_state=random_state, nets=looks_at_nets(method)
     )
@@ -143,13 +157,25 @@ def partition(
     if isinstance(goal, PowerConnectivity) and info["objective"]:
         info["rho"] = goal.rho
     counted = with_weights(hypergraph)
+    further: list[NDArray[np.int64]] = []
+    if further_weights is not None:
+        _check_options_of_further_weights(engine, even)
+        further = checked_further_weights(further_weights, counted.vertex_weights)
+        all_weights = stacked([counted.vertex_weights, *further])
+        counted = replace(counted, vertex_weights=all_weights)
     task = Task(counted, n_parts, goal, engine, epsilon, random_state, wanted, polish, info)
     with quiet_about_balance():  # engines warn of every piece; the whole is stated once below
         assignment = _found(task, METHODS[method], even)
     info["seconds"] = working_clock() - started
     result = Partition(assignment, n_parts, hypergraph.vertex_weights, info)
-    balanced = replace(result, weights=counted.vertex_weights)  # the number, where nothing weighs
-    warn_if_too_heavy(balanced, epsilon, searched=METHODS[method].searches)
+    # the number, where nothing weighs
+    first = replace(result, weights=with_weights(hypergraph).vertex_weights)
+    by_further = [replace(result, weights=each) for each in further]
+    warn_if_too_heavy(first, epsilon, searched=METHODS[method].searches)
+    for place, each in enumerate(by_further):
+        warn_if_too_heavy(each, epsilon, searched=True, what=f" of further weight {place}")
+    if further:
+        info["further_imbalances"] = [each.imbalance for each in by_further]
     return result
 
 
@@ -164,8 +190,26 @@ def _found(task: Task, method: Method, even: bool) -> NDArray[np.int32]:
     )
 
 
-def _chosen_method(method: str, goal: Objective, has_fixed: bool) -> str:
+def _check_options_of_further_weights(engine: Engine, even: bool) -> None:
+    if not isinstance(engine, MultilevelEngine):
+        raise InputError(
+            f"further_weights need engine='multilevel': {engine.name!r} knows one weight a vertex"
+        )
+    if not even:
+        raise InputError(
+            "even=False empties parts, so that others need all the room that they have: leave it "
+            "out where there are further_weights"
+        )
+
+
+def _chosen_method(method: str, goal: Objective, has_fixed: bool, has_further: bool) -> str:
     one_of(method, "method", ["auto", *METHODS])
+    if has_further:
+        if has_fixed:
+            raise InputError("fixed and further_weights exclude each other: give one of the two")
+        if method not in ("auto", "direct"):
+            raise InputError(f"further_weights need method='direct', not {method!r}")
+        return "direct"
     if method == "auto":
         by_engine = isinstance(goal, ConnectivityMinusOne) and not has_fixed
         return "direct" if by_engine else "recursive"

@@ -70,15 +70,15 @@ class MultilevelEngine:
         targets, fixed = check_bipartition(hypergraph, targets, epsilon, fixed)
         if hypergraph.n_vertices == 0:
             return np.zeros(0, np.int8)
-        level = level_of(hypergraph)
+        level, targets = level_of(hypergraph), targets[:, None]
         limits = side_limits(targets, epsilon)
         rng = np.random.default_rng(random_state)
         cycles = EFFORTS[self.effort].two_way_cycles
-        if level.pins.size < SPARSE * level.weights.size:
+        if level.pins.size < SPARSE * hypergraph.n_vertices:
             cycles = max(cycles, 1)
         side = bipartition_level(level, targets, limits, fixed, rng, cycles)
         weights = np.array([level.weights[side == which].sum() for which in (0, 1)])
-        warn_if_unbalanced(weights, targets, epsilon)
+        warn_if_unbalanced(weights, targets[:, 0], epsilon)
         return side
 
     def partition(
@@ -90,7 +90,8 @@ class MultilevelEngine:
         finest, rng = Finest(hypergraph), np.random.default_rng(random_state)
         part = partition_level(finest, n_parts, epsilon, rng, EFFORTS[self.effort])
         weights = sums_by_key(part, hypergraph.vertex_weights, n_parts)
-        warn_if_unbalanced(weights, np.full(n_parts, weights.mean()), epsilon)
+        if weights.ndim == 1:  # of several `partition` tells
+            warn_if_unbalanced(weights, np.full(n_parts, weights.mean()), epsilon)
         return part
 
     def __repr__(self) -> str:

@@ -44,21 +44,21 @@ LOOSEST = 20  # no limit is exceeded by more than this share of the total
 PASSES = 6  # refinement passes on a level, at most
 
 
-def side_limits(targets: np.ndarray, epsilon: float) -> np.ndarray:
+def side_limits(targets: np.ndarray, epsilon: float | np.ndarray) -> np.ndarray:
     """Return the weight that each side may have: (1 + ε) · target, rounded down.
 
     Never less than the target itself: weights are whole numbers, and both limits together must
-    hold the total.
+    hold the total. `targets` are of shape (2, n_weights), ε may differ from weight to weight.
     """
     wanted = np.maximum(np.floor((1.0 + epsilon) * targets), targets)
-    most = max(int(targets.sum()), BOUNDLESS)
+    most = np.maximum(targets.sum(axis=0), BOUNDLESS)
     return np.where(wanted < most, wanted, most).astype(np.int64)
 
 
 def _loosened(level: Level, limits: np.ndarray) -> np.ndarray:
     """The limits on a coarse level: its heaviest cluster may be too much for a side."""
-    share = int(level.weights.sum()) // LOOSEST
-    return limits + min(int(level.weights.max(initial=0)), share)
+    share = level.weights.sum(axis=0, dtype=np.int64) // LOOSEST
+    return limits + np.minimum(level.weights.max(axis=0, initial=0), share)
 
 
 def _patience(n_vertices: int) -> int:
@@ -71,9 +71,9 @@ def _fresh(level: Level, fixed: np.ndarray) -> TwoWayState:
 
 def _random_fill(level: Level, fixed: np.ndarray, order: np.ndarray, target: int) -> TwoWayState:
     """Put vertices on side 0 in random order until it weighs the target."""
-    free = order[fixed[order] < 0]
-    pinned = int(level.weights[fixed == 0].sum())
-    reached = pinned + np.cumsum(level.weights[free]) - level.weights[free] // 2
+    free, weights = order[fixed[order] < 0], level.weights[:, 0]
+    pinned = int(weights[fixed == 0].sum())
+    reached = pinned + np.cumsum(weights[free]) - weights[free] // 2
     side = np.where(fixed >= 0, fixed, 1).astype(np.int8)
     side[free[reached <= target]] = 0
     return two_way_state(level, side)
@@ -91,13 +91,13 @@ def _start(
     best: tuple[int, int] | None = None
     best_side = np.zeros(0, np.int8)
     for start in range(n_starts):
-        order = rng.permutation(np.arange(level.weights.size, dtype=np.int32))
+        order = rng.permutation(np.arange(len(level.weights), dtype=np.int32))
         if start % 4 == 3:
-            sides = _random_fill(level, fixed, order, int(targets[0]))
+            sides = _random_fill(level, fixed, order, int(targets[0, 0]))
         else:
             sides = _fresh(level, fixed)
-            grow(level, sides, fixed, order, int(targets[0]))
-        _, excess = refine(level, sides, fixed, limits, _patience(level.weights.size), PASSES)
+            grow(level, sides, fixed, order, int(targets[0, 0]))
+        _, excess = refine(level, sides, fixed, limits, _patience(len(level.weights)), PASSES)
         score = (int(excess), int(cut_cost(level, sides)))
         if best is None or score < best:
             best, best_side = score, sides.side
@@ -119,7 +119,7 @@ def _rise(
         level, held = with_transpose(level), held[target]
         sides = two_way_state(level, side[target])
         here = limits if finest and not steps else _loosened(level, limits)
-        refine(level, sides, held, here, _patience(level.weights.size), PASSES)
+        refine(level, sides, held, here, _patience(len(level.weights)), PASSES)
         side = sides.side
         del level, sides  # before the next level is there
     return side
@@ -140,8 +140,8 @@ def _solve_middle(
     finest: bool,
 ) -> np.ndarray:
     """Return the best of several solutions of a level, each by a coarsening of its own."""
-    total, last = int(level.weights.sum()), limits if finest else _loosened(level, limits)
-    affordable = min(RUN_PINS // max(level.pins.size, 1), level.weights.size // RUN_VERTICES)
+    total, last = int(level.weights[:, 0].sum()), limits if finest else _loosened(level, limits)
+    affordable = min(RUN_PINS // max(level.pins.size, 1), len(level.weights) // RUN_VERTICES)
     best: tuple[int, int] | None = None
     best_side = np.zeros(0, np.int8)
     for clusters, fewest in RUNS[: max(affordable, FEWEST_RUNS)]:
@@ -174,7 +174,7 @@ def bipartition_level(
     Parameters
     ----------
     level : Level
-    targets, limits : int64[2]
+    targets, limits : int64[2, n_weights]
         Wanted and largest weight of each side.
     fixed : int8[n_vertices]
         -1 free, 0 or 1: the side where the vertex must be.
@@ -189,7 +189,7 @@ def bipartition_level(
     int8[n_vertices]
         Side of each vertex. Heavier than its limit only where no refinement found a way.
     """
-    cap = max(int(level.weights.sum()) // CLUSTERS, 1)
+    cap = max(int(level.weights[:, 0].sum()) // CLUSTERS, 1)
     community = (fixed + 1).astype(np.int32)
     steps, middle, community = coarsen(level, community, cap, MIDDLE, rng, again=again)
     again = again or partial(without_transpose, level)
@@ -221,6 +221,6 @@ def _cycle(
     sides = two_way_state(coarsest, (community % 2).astype(np.int8))
     held = (community // 2 - 1).astype(np.int8)
     here = _loosened(coarsest, limits) if steps else limits
-    refine(coarsest, sides, held, here, _patience(coarsest.weights.size), PASSES)
+    refine(coarsest, sides, held, here, _patience(len(coarsest.weights)), PASSES)
     del coarsest
     return _rise(steps, sides.side, held, limits)

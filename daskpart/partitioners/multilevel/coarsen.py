@@ -159,7 +159,7 @@ def _cluster(
         *(level.vertex_pointer, level.nets, level.net_pointer, level.pins, level.net_costs),
         *(community, cap, fewest, PINS_SEEN, even, leader),
         np.ones(n, np.bool_),
-        level.weights.copy(),
+        level.weights[:, 0].copy(),
         np.zeros(n, np.float64),
         np.empty(min(n, PINS_SEEN), np.int32),
         np.full(int(community.max()) + 1, -1, np.int32),  # who has no nets, by community
@@ -201,7 +201,7 @@ def coarsen(
     community : int32[n_vertices]
         Small non-negative numbers; vertices of different communities are never merged.
     cap : int
-        Weight that a cluster may not exceed.
+        Weight (the first of several) that a cluster may not exceed.
     fewest : int
         Vertices at which to stop.
     rng : numpy.random.Generator
@@ -221,8 +221,8 @@ def coarsen(
         That of a finer vertex is that of its coarse vertex.
     """
     steps: list[Step] = []
-    while level.weights.size > fewest:
-        n = level.weights.size
+    while len(level.weights) > fewest:
+        n = len(level.weights)
         order = rng.permutation(np.arange(n, dtype=np.int32))
         goal = max(fewest, int(n / SHRINK))
         target, n_coarse = _cluster(with_transpose(level), order, community, cap, goal, even)

@@ -311,7 +311,7 @@ def communities(level: Level) -> np.ndarray:
 
     The nets of vertices, and a level that nobody else holds, are let go as soon as they are merged.
     """
-    n, n_before = level.weights.size, level.weights.size + level.net_costs.size
+    n, n_before = len(level.weights), len(level.weights) + level.net_costs.size
     graph, none, label = _star_expansion(level), np.zeros(0, np.int32), None
     del level
     while True:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from daskpart.errors import InputError
+from daskpart.partitioners.balance import columns
 
 from .level import Level, in_order, lay_out, level_without_transpose, order_by_size, squeeze
 
@@ -38,7 +39,7 @@ MOST_SMALL = 2**31 - 1  # sums of weights and of costs up to which each takes 4 
 class _Packed(NamedTuple):
     """A level without transpose, each array in the narrowest unsigned type that holds it."""
 
-    weights: np.ndarray  # [n_vertices]
+    weights: np.ndarray  # [n_vertices, n_weights]
     sizes: np.ndarray  # [n_nets]
     pins: np.ndarray  # [n_pins]
     net_costs: np.ndarray  # [n_nets]
@@ -91,8 +92,8 @@ class Finest:
     def __init__(self, hypergraph: Hypergraph) -> None:
         if hypergraph.n_pins > MOST_PINS:
             raise InputError(f"{hypergraph.n_pins} pins: the engine takes {MOST_PINS} at most")
-        weights, costs = hypergraph.vertex_weights, hypergraph.net_costs
-        most = max(weights.sum(dtype=np.float64), costs.sum(dtype=np.float64))
+        weights, costs = columns(hypergraph), hypergraph.net_costs
+        most = max(*weights.sum(axis=0, dtype=np.float64), costs.sum(dtype=np.float64))
         self._amounts = np.int32 if most <= MOST_SMALL else np.int64  # one for both: see `Level`
         self._hypergraph = hypergraph
         self._costs: np.ndarray | None = None  # of the nets of the hypergraph, once cleaned
@@ -124,7 +125,7 @@ class Finest:
         clean_pointer, costs = in_order(costs, sizes, order)
         del sizes
         clean_pins = lay_out(pointer, pins, itself, n, order, clean_pointer[-1])
-        weights = hypergraph.vertex_weights.astype(self._amounts)
+        weights = columns(hypergraph).astype(self._amounts)
         return level_without_transpose(weights, clean_pointer, clean_pins, costs)
 
 

@@ -14,12 +14,13 @@ from the root (Schlag et al. 2016, eq. 1), so that all K parts can keep to it.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from daskpart.partitioners.balance import heaviest_allowed
+from daskpart.partitioners.balance import most_of_each
 
 from .bipartition import MIDDLE, bipartition_level, side_limits
 from .coarsen import coarsen
@@ -59,7 +60,7 @@ class _Piece(NamedTuple):
     """A part of the coarsest level that is still to be cut."""
 
     again: Callable[[], Level]  # makes its level, see `_piece`
-    weight: int
+    weight: list[int]  # its sum of each weight of the vertices
     vertices: np.ndarray  # int64[n_vertices]: their numbers on the coarsest level
     parts: tuple[int, int]  # to become parts[0] .. parts[1] - 1
 
@@ -67,22 +68,25 @@ class _Piece(NamedTuple):
 def _piece(level: Level, vertices: np.ndarray, parts: tuple[int, int]) -> _Piece:
     """Packed if it is coarsened before it is cut, several times over: then it waits meanwhile."""
     again = packed(level) if vertices.size > MIDDLE else partial(without_transpose, level)
-    return _Piece(again, int(level.weights.sum()), vertices, parts)
+    return _Piece(again, level.weights.sum(axis=0, dtype=np.int64).tolist(), vertices, parts)
 
 
 def _halves(
-    piece: _Piece, limit: int, rng: np.random.Generator, effort: Effort
+    piece: _Piece, most: list[int], rng: np.random.Generator, effort: Effort
 ) -> tuple[_Piece, _Piece]:
     """Cut a piece in two, with as many parts on the left as on the right, or one more."""
-    again, total, vertices, (first, end) = piece
+    again, totals, vertices, (first, end) = piece
     n_parts = end - first
     n_left = (n_parts + 1) // 2
     depth = int(np.ceil(np.log2(n_parts)))
-    slack = max((limit * n_parts / max(total, 1)) ** (1.0 / depth) - 1.0, 0.0)
-    left = total * n_left // n_parts
-    targets = np.array([left, total - left], np.int64)
+    slacks = [
+        max((limit * n_parts / max(total, 1)) ** (1.0 / depth) - 1.0, 0.0)
+        for limit, total in zip(most, totals, strict=True)
+    ]
+    left = [total * n_left // n_parts for total in totals]
+    targets = np.array([left, np.subtract(totals, left)], np.int64)
     free = np.full(vertices.size, -1, np.int8)
-    limits, cycles = side_limits(targets, slack), effort.two_way_cycles
+    limits, cycles = side_limits(targets, np.array(slacks)), effort.two_way_cycles
     side = bipartition_level(again(), targets, limits, free, rng, cycles, again)
     level, middle = again(), first + n_left
     return (
@@ -117,7 +121,9 @@ def least_weight(weights: np.ndarray, n_parts: int, epsilon: float) -> int:
     return max(int(min((1.0 - LIGHTEST * epsilon) * mean, mean - room)), 0)
 
 
-def _recurse(whole: _Piece, limit: int, rng: np.random.Generator, effort: Effort) -> np.ndarray:
+def _recurse(
+    whole: _Piece, most: list[int], rng: np.random.Generator, effort: Effort
+) -> np.ndarray:
     """Cut into K parts, depth first; a piece is let go as soon as its two halves are there."""
     part = np.zeros(whole.vertices.size, np.int32)
     pieces = [whole]
@@ -127,7 +133,7 @@ def _recurse(whole: _Piece, limit: int, rng: np.random.Generator, effort: Effort
         if end - first == 1 or piece.vertices.size == 0:
             part[piece.vertices] = first
         else:
-            pieces.extend(reversed(_halves(piece, limit, rng, effort)))
+            pieces.extend(reversed(_halves(piece, most, rng, effort)))
     return part
 
 
@@ -136,10 +142,11 @@ def _core_first(level: Level, n_parts: int, limit: int) -> np.ndarray:
 
     The first parts hold what has most nets, up to the limit, the others share the rest evenly.
     """
-    order = np.argsort(-reach(level) / np.maximum(level.weights, 1), kind="stable")
-    middles = np.cumsum(level.weights[order]) - level.weights[order] / 2
+    weights = level.weights[:, 0]
+    order = np.argsort(-reach(level) / np.maximum(weights, 1), kind="stable")
+    middles = np.cumsum(weights[order]) - weights[order] / 2
     n_full = max(n_parts // CORE_SHARE, 1)
-    rest = (int(level.weights.sum()) - n_full * limit) / max(n_parts - n_full, 1)
+    rest = (int(weights.sum()) - n_full * limit) / max(n_parts - n_full, 1)
     ends = np.cumsum(np.where(np.arange(n_parts) < n_full, limit, rest))
     part = np.empty(order.size, np.int32)
     part[order] = np.minimum(np.searchsorted(ends, middles), n_parts - 1)
@@ -154,10 +161,10 @@ def _cut_coarsest(
     The level comes in a list, so that nobody holds it while only its pieces are worked on.
     """
     tries, most = [], bounds.most
-    free = np.zeros(coarsest[0].weights.size, np.bool_)
+    free = np.zeros(len(coarsest[0].weights), np.bool_)
     for _ in range(effort.tries):
-        whole = _piece(coarsest.pop(), np.arange(free.size), (0, most.size))
-        part = _recurse(whole, int(most[0]), rng, effort)
+        whole = _piece(coarsest.pop(), np.arange(free.size), (0, len(most)))
+        part = _recurse(whole, most[0].tolist(), rng, effort)
         coarsest.append(whole.again())
         del whole
         tries.append(improve(coarsest[0], part, bounds, free, rng))
@@ -175,8 +182,10 @@ def _solve(
     """One partition: the better of the recursion and the core, then V-cycles."""
     level, most = finest.level(), bounds.most
     fewest = max(COARSEST, int(COARSEST_ROOT * n_parts**0.5))
-    cap = max(CLUSTER_SHARE * int(level.weights.sum()) // fewest, 1)
-    core_cost = score(level, _core_first(level, n_parts, int(most[0])), most)[1]
+    cap = max(CLUSTER_SHARE * int(level.weights[:, 0].sum()) // fewest, 1)
+    core_cost = math.inf  # it shares out a single weight only
+    if most.shape[1] == 1:
+        core_cost = score(level, _core_first(level, n_parts, int(most[0, 0])), most)[1]
     del level  # so that it is there only while it is worked on
     groups = groups.astype(np.int32)
     steps, level, groups = coarsen(
@@ -187,7 +196,7 @@ def _solve(
     part = _cut_coarsest(coarsest, bounds, rng, effort)
     if core_cost < CORE_WORTH * score(coarsest[0], part, most)[1]:
         del steps, coarsest
-        part = _core_first(finest.level(), n_parts, int(most[0]))
+        part = _core_first(finest.level(), n_parts, int(most[0, 0]))
         part = improve(finest.level(), part, bounds, np.zeros(part.size, np.bool_), rng)
     else:
         del coarsest
@@ -238,7 +247,8 @@ def partition_level(
     n_parts : int
         K, any number of at least 1.
     epsilon : float
-        A part may weigh (1 + ε) times the mean; no move takes one below `least_weight`.
+        A part may weigh (1 + ε) times the mean, in each weight; no move takes one below
+        `least_weight`.
     rng : numpy.random.Generator
     effort : Effort
         How often to start, and how many V-cycles to spend.
@@ -249,9 +259,8 @@ def partition_level(
     """
     weights = finest.level().weights
     if n_parts == 1:
-        return np.zeros(weights.size, np.int32)
-    most = heaviest_allowed(int(weights.sum()), n_parts, epsilon)
-    least = least_weight(weights, n_parts, epsilon)
-    bounds = Bounds(least, np.full(n_parts, most, np.int64))
+        return np.zeros(len(weights), np.int32)
+    most = np.tile(most_of_each(weights, n_parts, epsilon), (n_parts, 1))
+    bounds = Bounds(least_weight(weights[:, 0], n_parts, epsilon), most)
     del weights
     return _best_of(finest, n_parts, bounds, rng, effort)

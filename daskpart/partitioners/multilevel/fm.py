@@ -16,12 +16,13 @@ import numpy as np
 
 from daskpart._floor.kernels import kernel
 
-from .gain_table import best_move, entry, may_leave, move_part
+from .gain_table import best_move, entry, may_leave, move_part, room_for
 from .heap import ABSENT, LOCKED, TOP, pop, push, update
 from .k_way import KWayState, find, lone, pins_in
 from .level import Level
 
 NOBODY = -1  # no vertex
+ROOM_TRIES = 3  # of the lightest parts
 
 
 @kernel(internal=True, _nrt=False)
@@ -76,7 +77,7 @@ def _invite(level, parts, vertex, there, limits):
     gain = np.int64(parts.benefit[entry(level, parts, vertex, there)]) - parts.penalty[vertex]
     place = parts.place[vertex]
     if place == ABSENT or (place >= 0 and gain > parts.key[vertex]):
-        room = limits[there] - parts.weight[there] - level.weights[vertex]
+        room = room_for(level, parts, vertex, there, limits)
         if parts.dense or (room >= 0 and may_leave(level, parts, vertex)):
             _offer(level, parts, vertex, gain)
 
@@ -159,7 +160,7 @@ def search(
     level : Level
     parts : KWayState
         With benefits. Changed in place.
-    limits : int64[n_parts]
+    limits : int64[n_parts, n_weights]
     patience : int
         Moves without a new best after which a round ends.
     widest : int
@@ -174,55 +175,108 @@ def search(
     parts.place[:] = ABSENT
 
 
+@kernel(internal=True, _nrt=False)
+def _worst(parts, part, limits):
+    """Return the weight in which a part is furthest beyond its limit, or -1: in none."""
+    worst, most = np.int64(-1), np.int64(0)
+    for each in range(limits.shape[1]):
+        excess = parts.weight[part, each] - limits[part, each]
+        if excess > most:
+            worst, most = np.int64(each), excess
+    return worst
+
+
+@kernel(internal=True, _nrt=False)
+def _lightens(level, parts, vertex, limits):
+    """Whether a vertex weighs something in what its part has too much of, and not too much."""
+    here = parts.part[vertex]
+    for each in range(limits.shape[1]):
+        over = parts.weight[here, each] > limits[here, each]
+        if over and 0 < level.weights[vertex, each] <= limits[here, each]:
+            return True
+    return False
+
+
+@kernel(internal=True, _nrt=False)
+def _least_evil(level, parts, vertex, worst, limits):
+    """Return the part whose excess grows least by a vertex, or -1: it would by more than falls.
+
+    `worst` is what the vertex's own part has most too much of.
+    """
+    best, least = np.int64(-1), np.int64(0)
+    given = np.int64(0)
+    here = parts.part[vertex]
+    for each in range(limits.shape[1]):
+        over = parts.weight[here, each] - limits[here, each]
+        given += max(over, 0) - max(over - level.weights[vertex, each], 0)
+    for part in range(len(parts.weight)):
+        taken = np.int64(0)
+        for each in range(limits.shape[1]):
+            over = parts.weight[part, each] - limits[part, each]
+            taken += max(over + level.weights[vertex, each], 0) - max(over, 0)
+        lighter = best >= 0 and parts.weight[part, worst] < parts.weight[best, worst]
+        if best < 0 or taken < least or (taken == least and lighter):
+            best, least = np.int64(part), taken
+    grown = parts.weight[best, worst] + level.weights[vertex, worst]
+    return best if least <= given and grown < parts.weight[here, worst] else np.int64(-1)
+
+
 @kernel(_nrt=False)
 def _relieve(level, parts, heavy, limits, stays):
-    """Move vertices but `stays` out of one part, cheapest first, until it keeps to its limit."""
+    """Move vertices but `stays` out of one part, cheapest first, until it keeps to its limits."""
     for vertex in range(parts.part.size):
         movable = parts.part[vertex] == heavy and not parts.held[vertex] and vertex != stays
-        if movable and 0 < level.weights[vertex] <= limits[heavy]:
+        if movable and _lightens(level, parts, vertex, limits):
             _, gain = best_move(level, parts, vertex, limits)
             _offer(level, parts, vertex, gain)
-    while parts.size[0] > 0 and parts.weight[heavy] > limits[heavy]:
+    worst = _worst(parts, heavy, limits)
+    while parts.size[0] > 0 and worst >= 0:
         vertex = pop(parts.heap, parts.size, TOP, parts.place, parts.key)
+        if not _lightens(level, parts, vertex, limits):
+            continue  # what it would have lightened is within its limit by now
         part, gain = best_move(level, parts, vertex, limits)
         if parts.size[0] > 0 and part >= 0 and gain < parts.key[parts.heap[0]]:
             _offer(level, parts, vertex, gain)
             continue
         if part < 0:
-            part = np.int64(0)  # the lightest
-            for other in range(parts.weight.size):
-                if parts.weight[other] < parts.weight[part]:
-                    part = np.int64(other)
-        if parts.weight[part] + level.weights[vertex] < parts.weight[heavy]:
+            part = _least_evil(level, parts, vertex, worst, limits)
+        if part >= 0:
             move_part(level, parts, vertex, np.int64(part))
+            worst = _worst(parts, heavy, limits)
     parts.size[0] = 0
     for vertex in range(parts.place.size):
         parts.place[vertex] = ABSENT
 
 
 def _make_room(level: Level, parts: KWayState, heavy: int, limits: np.ndarray) -> None:
-    """Move a vertex into the lightest part, beyond its limit, and others out of that part.
+    """Move a vertex into a light part, beyond its limit, and others out of that part.
 
-    For a part of a few heavy vertices, none of which finds room as the parts are.
+    For a part of a few heavy vertices, none of which finds room as the parts are. What does not
+    help on the whole is taken back, and the next part tried.
     """
-    excess = parts.weight[heavy] - limits[heavy]
-    there = int(np.argmin(parts.weight))
-    fits = (level.weights >= excess) & (level.weights <= limits[there])
-    movable = np.flatnonzero((parts.part == heavy) & ~parts.held & fits)
-    if not movable.size:
-        return
-    chosen = int(movable[np.argmin(level.weights[movable])])
-    move_part(level, parts, chosen, there)
-    _relieve(level, parts, there, limits, chosen)
-    if parts.weight[there] - limits[there] >= excess:
-        move_part(level, parts, chosen, heavy)
+    beyond = parts.weight[heavy] - limits[heavy]
+    worst = int(np.argmax(beyond))
+    weights = level.weights[:, worst]
+    before, excess = parts.part.copy(), np.maximum(parts.weight - limits, 0).sum()
+    for there in np.argsort(parts.weight[:, worst], kind="stable")[:ROOM_TRIES]:
+        fits = (weights >= beyond[worst]) & np.all(level.weights <= limits[there], axis=1)
+        movable = np.flatnonzero((before == heavy) & ~parts.held & fits)
+        if there == heavy or not movable.size:
+            continue
+        chosen = int(movable[np.argmin(weights[movable])])
+        move_part(level, parts, chosen, there)
+        _relieve(level, parts, there, limits, chosen)
+        if np.maximum(parts.weight - limits, 0).sum() < excess:
+            break
+        for vertex in np.flatnonzero(parts.part != before):
+            move_part(level, parts, vertex, np.int64(before[vertex]))
 
 
 def rebalance(level: Level, parts: KWayState, limits: np.ndarray) -> None:
-    """Move vertices out of parts over their limit, at the least cost."""
-    for part in range(parts.weight.size):
-        if parts.weight[part] > limits[part]:
+    """Move vertices out of parts over their limits, at the least cost."""
+    for part in range(len(parts.weight)):
+        if np.any(parts.weight[part] > limits[part]):
             _relieve(level, parts, part, limits, NOBODY)
-    for part in range(parts.weight.size):
-        if parts.weight[part] > limits[part]:
+    for part in range(len(parts.weight)):
+        if np.any(parts.weight[part] > limits[part]):
             _make_room(level, parts, part, limits)

@@ -26,7 +26,7 @@ from .level import Level
 @kernel(internal=True, _nrt=False)
 def entry(level, parts, vertex, part):
     """Return where the table keeps benefit(vertex, part)."""
-    n_parts = parts.weight.size
+    n_parts = len(parts.weight)
     if parts.dense:
         return vertex * n_parts + part
     begin = np.int64(level.vertex_pointer[vertex])
@@ -39,7 +39,7 @@ def connect(level, parts, vertex):
 
     Set `row` back to 0 for the parts listed when done.
     """
-    n_parts = parts.weight.size
+    n_parts = len(parts.weight)
     row, listed = parts.row, parts.listed
     n_listed = 0
     for i in range(level.vertex_pointer[vertex], level.vertex_pointer[vertex + 1]):
@@ -84,7 +84,7 @@ def _fill_folded(level, parts):
 
 def with_gain_table(level: Level, parts: KWayState, most: int) -> KWayState:
     """Return the same state with benefits: dense if that is at most `most` entries, or folded."""
-    n_dense = parts.part.size * parts.weight.size
+    n_dense = parts.part.size * len(parts.weight)
     dense = n_dense <= most
     benefit = np.zeros(n_dense if dense else level.pins.size, parts.penalty.dtype)
     parts = parts._replace(benefit=benefit, dense=dense)
@@ -101,17 +101,26 @@ def may_leave(level, parts, vertex):
 
     Out of a part that weighs nothing none may go: its last one would pass for any other.
     """
-    here = parts.weight[parts.part[vertex]]
-    stays = here == 0 or here - level.weights[vertex] < min(parts.least[0], here)
+    here = parts.weight[parts.part[vertex], 0]
+    stays = here == 0 or here - level.weights[vertex, 0] < min(parts.least[0], here)
     return not parts.held[vertex] and not stays
+
+
+@kernel(internal=True, _nrt=False)
+def room_for(level, parts, vertex, part, limits):
+    """Return the (first) weight left free in a part that takes in a vertex; -1 if it can't."""
+    for each in range(1, limits.shape[1]):
+        if limits[part, each] - parts.weight[part, each] < level.weights[vertex, each]:
+            return np.int64(-1)
+    return np.int64(limits[part, 0] - parts.weight[part, 0] - level.weights[vertex, 0])
 
 
 @kernel(internal=True, _nrt=False)
 def _roomiest(level, parts, vertex, limits):
     """Return the other part with most room for a vertex, or -1 if none has any."""
     best, best_room = np.int64(-1), np.int64(0)
-    for part in range(parts.weight.size):
-        room = limits[part] - parts.weight[part] - level.weights[vertex]
+    for part in range(len(parts.weight)):
+        room = room_for(level, parts, vertex, part, limits)
         if part != parts.part[vertex] and room >= 0 and (best < 0 or room > best_room):
             best, best_room = np.int64(part), np.int64(room)
     return best
@@ -120,14 +129,14 @@ def _roomiest(level, parts, vertex, limits):
 @kernel(internal=True, _nrt=False)
 def _best_in_table(level, parts, vertex, limits):
     """Return (part, benefit) of the part that binds a vertex most and has room; -1 if none has."""
-    here, weight = parts.part[vertex], level.weights[vertex]
-    start = vertex * parts.weight.size
+    here = parts.part[vertex]
+    start = vertex * len(parts.weight)
     best, best_benefit, best_room = np.int64(-1), np.int64(0), np.int64(0)
-    for part in range(parts.weight.size):
+    for part in range(len(parts.weight)):
         value = np.int64(parts.benefit[start + part])
         if part == here or (best >= 0 and value < best_benefit):
             continue
-        room = limits[part] - parts.weight[part] - weight
+        room = room_for(level, parts, vertex, part, limits)
         if room >= 0 and (best < 0 or value > best_benefit or room > best_room):
             best, best_benefit, best_room = np.int64(part), value, np.int64(room)
     return best, best_benefit
@@ -139,7 +148,7 @@ def _best_of_nets(level, parts, vertex, limits):
 
     They leave out the parts without room: where most are full, the largest benefits are to these.
     """
-    here, weight = parts.part[vertex], level.weights[vertex]
+    here = parts.part[vertex]
     if not parts.dense:
         parts.benefit[level.vertex_pointer[vertex] : level.vertex_pointer[vertex + 1]] = 0
     best, best_benefit, best_room = np.int64(-1), np.int64(0), np.int64(0)
@@ -147,7 +156,7 @@ def _best_of_nets(level, parts, vertex, limits):
         part = np.int64(parts.listed[i])
         value = np.int64(parts.row[part])
         parts.row[part] = 0
-        room = np.int64(limits[part] - parts.weight[part] - weight)
+        room = room_for(level, parts, vertex, part, limits)
         if part == here or room < 0:
             continue
         if not parts.dense:
@@ -181,7 +190,7 @@ def best_move(level, parts, vertex, limits):
 def _follow_dense(level, parts, net, part, change):
     """Add to benefit(v, part) for every pin v of a net that begins or ends to touch the part."""
     for i in range(level.net_pointer[net], level.net_pointer[net + 1]):
-        parts.benefit[level.pins[i] * parts.weight.size + part] += change
+        parts.benefit[level.pins[i] * len(parts.weight) + part] += change
 
 
 @kernel(internal=True, _nrt=False)
@@ -216,5 +225,6 @@ def move_part(level, parts, vertex, there):
         at = entry(level, parts, vertex, here)
         parts.benefit[at] = max(np.int64(parts.benefit[at]), behind)
     parts.part[vertex] = there
-    parts.weight[here] -= level.weights[vertex]
-    parts.weight[there] += level.weights[vertex]
+    for each in range(parts.weight.shape[1]):
+        parts.weight[here, each] -= level.weights[vertex, each]
+        parts.weight[there, each] += level.weights[vertex, each]

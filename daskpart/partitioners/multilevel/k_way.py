@@ -32,7 +32,7 @@ class KWayState(NamedTuple):
     """A K-way partition under change."""
 
     part: np.ndarray  # names[n_vertices]: uint16, or uint32 for 65,536 parts and more
-    weight: np.ndarray  # int64[n_parts]
+    weight: np.ndarray  # int64[n_parts, n_weights]
     slot_pointer: np.ndarray  # int32[n_nets + 1]
     slot_part: np.ndarray  # names[n_slots]
     first_long: int  # the slot at which the long nets begin: nets come by rising size
@@ -74,7 +74,7 @@ def _set_pins_in(parts, slot, count):
 def find(parts, net, part):
     """Return the slot of a part in a net, or -1 where the net does not touch it."""
     begin, end = parts.slot_pointer[net], parts.slot_pointer[net + 1]
-    if end - begin >= parts.weight.size:
+    if end - begin >= len(parts.weight):
         return np.int64(begin + part if pins_in(parts, begin + part) > 0 else -1)
     for slot in range(begin, end):
         if parts.slot_part[slot] == part:
@@ -89,7 +89,7 @@ def _enter(parts, net, part):
     """Return the slot of a part in a net, opening one where there is none."""
     begin, end = parts.slot_pointer[net], parts.slot_pointer[net + 1]
     slot = np.int64(begin + part)
-    if end - begin < parts.weight.size:
+    if end - begin < len(parts.weight):
         slot = np.int64(begin)
         while parts.slot_part[slot] != part and parts.slot_part[slot] != parts.vacant:
             slot += 1
@@ -102,7 +102,7 @@ def _vacate(parts, net, slot):
     """Close an empty slot; of a list the last slot moves into its place."""
     begin, end = parts.slot_pointer[net], parts.slot_pointer[net + 1]
     last = slot
-    if end - begin < parts.weight.size:
+    if end - begin < len(parts.weight):
         while last + 1 < end and parts.slot_part[last + 1] != parts.vacant:
             last += 1
         parts.slot_part[slot] = parts.slot_part[last]
@@ -137,7 +137,8 @@ def lone(level, parts, net, slot, vertex):
 def _fill_slots(level, parts):
     """Fill weight, slots and penalty from part."""
     for vertex in range(parts.part.size):
-        parts.weight[parts.part[vertex]] += level.weights[vertex]
+        for each in range(parts.weight.shape[1]):
+            parts.weight[parts.part[vertex], each] += level.weights[vertex, each]
     for net in range(level.net_costs.size):
         begin, end = level.net_pointer[net], level.net_pointer[net + 1]
         for i in range(begin, end):
@@ -178,7 +179,7 @@ def k_way_state(
     `held` (bool) tells which vertices are fixed, `least` the weight that no move takes a part
     below.
     """
-    n = level.weights.size
+    n, n_weights = level.weights.shape
     pointer = _slot_pointer(level, n_parts)
     n_slots = int(pointer[-1])
     names = name_type(n_parts)
@@ -188,7 +189,7 @@ def k_way_state(
     costs = np.int16 if fits else level.net_costs.dtype
     parts = KWayState(
         part=part.astype(names, copy=False),
-        weight=np.zeros(n_parts, np.int64),
+        weight=np.zeros((n_parts, n_weights), np.int64),
         slot_pointer=pointer,
         slot_part=np.full(n_slots, n_parts, names),
         first_long=first_long,

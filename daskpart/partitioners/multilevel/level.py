@@ -10,7 +10,9 @@ size, so that every vertex sees its small, telling nets first (Çatalyürek and 
 identical nets as in Schlag et al. 2016).
 
 Weights and costs take 4 bytes each, or 8 where either sum needs them (see `compressed`): all levels
-of a hypergraph alike, since no level weighs or costs more than the finest.
+of a hypergraph alike, since no level weighs or costs more than the finest. A vertex may have
+several weights, each with limits of its own (see `daskpart.partitioners.balance`): clusters, starts
+and ties then go by the first, which is the sum of the others.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ class Level(NamedTuple):
     nobody works on the level (`without_transpose`), and found anew by `with_transpose`.
     """
 
-    weights: np.ndarray  # amounts[n_vertices]: int32 or int64
+    weights: np.ndarray  # amounts[n_vertices, n_weights]: int32 or int64
     net_pointer: np.ndarray  # int32[n_nets + 1]
     pins: np.ndarray  # int32[n_pins]
     net_costs: np.ndarray  # amounts[n_nets]
@@ -42,7 +44,7 @@ class Level(NamedTuple):
 
 
 _NONE = np.zeros(0, np.int32)
-NO_LEVEL = Level(_NONE, np.zeros(1, np.int32), _NONE, _NONE, _NONE, _NONE)
+NO_LEVEL = Level(_NONE[:, None], np.zeros(1, np.int32), _NONE, _NONE, _NONE, _NONE)
 
 
 @kernel(internal=True)
@@ -160,7 +162,8 @@ def lay_out(
 
 def _contract_weights(weights: np.ndarray, target: np.ndarray, n_coarse: int) -> np.ndarray:
     """Add up the weights of the vertices that share a target."""
-    coarse_weights, kept = np.zeros(n_coarse, weights.dtype), target >= 0
+    coarse_weights = np.zeros((n_coarse, weights.shape[1]), weights.dtype)
+    kept = target >= 0
     np.add.at(coarse_weights, target[kept], weights[kept])
     return coarse_weights
 
@@ -208,7 +211,7 @@ def with_transpose(level: Level) -> Level:
     if level.vertex_pointer.size:
         return level
     pins = np.ones(level.pins.size, np.bool_), level.pins, level.net_pointer
-    shape = level.net_costs.size, level.weights.size
+    shape = level.net_costs.size, len(level.weights)
     by_vertex = csr_array(pins, shape=shape).tocsc()  # in net order, so by rising size
     return level._replace(vertex_pointer=by_vertex.indptr, nets=by_vertex.indices)
 
@@ -251,6 +254,6 @@ def add_costs(net_pointer, pins, net_costs, total):
 
 def reach(level: Level) -> np.ndarray:
     """Return float64[n_vertices], the summed cost of the nets of every vertex: whole numbers."""
-    total = np.zeros(level.weights.size)
+    total = np.zeros(len(level.weights))
     add_costs(level.net_pointer, level.pins, level.net_costs, total)
     return total

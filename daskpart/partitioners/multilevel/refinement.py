@@ -42,14 +42,14 @@ class Bounds(NamedTuple):
     """What the parts may weigh while vertices move."""
 
     least: int
-    most: np.ndarray  # int64[n_parts]
+    most: np.ndarray  # int64[n_parts, n_weights]
 
 
 def score(level: Level, part: np.ndarray, most: np.ndarray) -> tuple[int, int]:
     """Weight beyond the limits, then Σ cost · (λ - 1): what is smaller is better."""
-    weights = sums_by_key(part, level.weights, most.size)
+    weights = sums_by_key(part, level.weights, len(most))
     excess = int(np.maximum(weights - most, 0).sum())
-    touched = connectivities(level.net_pointer, level.pins, part, most.size)
+    touched = connectivities(level.net_pointer, level.pins, part, len(most))
     touched -= 1
     # in pieces, where a product of all nets would be the peak of a netlist's memory
     return excess, int(np.einsum("n,n->", level.net_costs, touched, dtype=np.int64))
@@ -70,7 +70,7 @@ def _improved(
 ) -> np.ndarray:
     """The parts after the search, in the type in which the search keeps them."""
     n = part.size
-    parts: KWayState = k_way_state(level, part, bounds.most.size, held, bounds.least)
+    parts: KWayState = k_way_state(level, part, len(bounds.most), held, bounds.least)
     order = np.arange(n, dtype=np.int32)
     rng.shuffle(order)
     if np.any(parts.weight > bounds.most):
@@ -112,7 +112,7 @@ def rise(
     `held` (bool) is that of the coarsest level. The steps are used up, so that nobody keeps a level
     that is done with.
     """
-    names = name_type(bounds.most.size)
+    names = name_type(len(bounds.most))
     while steps:
         level, target = steps.pop().opened()
         held, part = held[target], part.astype(names)[target]
@@ -126,8 +126,8 @@ def cycle(
     level: Level, part: np.ndarray, bounds: Bounds, held: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """One V-cycle: coarsen inside the parts, then search on every level, whole clusters first."""
-    fewest = COARSEST_PER_PART * bounds.most.size
-    cap = max(CLUSTER_SHARE * int(level.weights.sum()) // fewest, 1)
+    fewest = COARSEST_PER_PART * len(bounds.most)
+    cap = max(CLUSTER_SHARE * int(level.weights[:, 0].sum()) // fewest, 1)
     community = (2 * part + held).astype(np.int32)  # a fixed vertex merges with fixed ones only
     steps, coarsest, community = coarsen(level, community, cap, fewest, rng)
     held = community % 2 == 1
@@ -144,10 +144,10 @@ def combine(
     Coarsening stays inside the pieces, so both are partitions of the coarsest level too: what
     either cuts stays in doubt, the rest moves as a whole (Andre, Schlag and Schulz 2018).
     """
-    n_parts = bounds.most.size
+    n_parts = len(bounds.most)
     pieces, piece = np.unique(part.astype(np.int64) * n_parts + other, return_inverse=True)
     steps, coarsest, community = coarsen(
-        level, 2 * piece.astype(np.int32), int(bounds.most[0]), 4 * n_parts, rng
+        level, 2 * piece.astype(np.int32), int(bounds.most[0, 0]), 4 * n_parts, rng
     )
     start = (pieces // n_parts).astype(np.int32)[community // 2]
     held = np.zeros(start.size, np.bool_)

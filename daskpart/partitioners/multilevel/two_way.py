@@ -7,7 +7,9 @@ For every net and side the state holds the number of pins and the exclusive-or o
 when one pin is left on a side, that number *is* the pin, so a net has to be walked through only
 when it becomes cut or uncut. One pass moves each vertex at most once, best gain first, lets the
 cut grow for a while, and rolls back to the best prefix (Fiduccia and Mattheyses 1982). While a
-side is too heavy only moves out of it are made, so a pass also repairs the balance.
+side is too heavy only moves out of it are made that lighten it, so a pass also repairs the balance.
+Of several weights a side may be too heavy in one, the other side in another: then the side moves
+that is beyond its limits by more.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ class TwoWayState(NamedTuple):
     """A bipartition under change, with all that is needed to move a vertex quickly."""
 
     side: np.ndarray  # int8[n_vertices]
-    weight: np.ndarray  # int64[2]
+    weight: np.ndarray  # int64[2, n_weights]
     pins_in: np.ndarray  # int32[2 * n_nets]: pins of net n on side s at 2n + s
     lone: np.ndarray  # int32[2 * n_nets]: exclusive-or of those pins
     gain: np.ndarray  # amounts[n_vertices], as the level's costs
@@ -61,10 +63,10 @@ def _count_pins(
 
 def two_way_state(level: Level, side: np.ndarray) -> TwoWayState:
     """Return the state of a bipartition; `side` (int8) is used in place."""
-    n, n_nets = level.weights.size, level.net_costs.size
+    n, n_nets = len(level.weights), level.net_costs.size
     sides = TwoWayState(
         side,
-        np.zeros(2, np.int64),
+        np.zeros((2, level.weights.shape[1]), np.int64),
         np.zeros(2 * n_nets, np.int32),
         np.zeros(2 * n_nets, np.int32),
         np.zeros(n, level.net_costs.dtype),
@@ -73,8 +75,8 @@ def two_way_state(level: Level, side: np.ndarray) -> TwoWayState:
         np.zeros(2, np.int64),
         np.full(n, ABSENT, np.int32),
     )
-    sides.weight[1] = level.weights[side == 1].sum(dtype=np.int64)
-    sides.weight[0] = level.weights.sum(dtype=np.int64) - sides.weight[1]
+    sides.weight[1] = level.weights[side == 1].sum(axis=0, dtype=np.int64)
+    sides.weight[0] = level.weights.sum(axis=0, dtype=np.int64) - sides.weight[1]
     _count_pins(side, *level[1:], sides.pins_in, sides.lone, sides.gain, sides.reach)
     return sides
 
@@ -123,18 +125,47 @@ def _move(
                     _change(pin, delta, side, gain, heap, size, place)
     gain[vertex] = -gain[vertex]
     side[vertex] = there
-    weight[here] -= weights[vertex]
-    weight[there] += weights[vertex]
+    for each in range(weights.shape[1]):
+        weight[here, each] -= weights[vertex, each]
+        weight[there, each] += weights[vertex, each]
 
 
 @kernel(internal=True, _nrt=False)
-def _fits(which, weights, limits, weight, gain, heap, size, place):
-    """Drop vertices too heavy for the other side from the top of a heap; True if one is left."""
+def _excess(which, limits, weight):
+    """Return by how much a side is beyond its limits, over all weights."""
+    excess = np.int64(0)
+    for each in range(limits.shape[1]):
+        excess += max(weight[which, each] - limits[which, each], 0)
+    return excess
+
+
+@kernel(internal=True, _nrt=False)
+def _helps(vertex, which, excess, weights, limits, weight):
+    """Whether a vertex may go from a side, which is beyond its limits by so much, to the other.
+
+    It may where it fits; and also where the other side becomes too heavy by it, but less so than
+    this one is, and both together not more than before. From a side that is too heavy nothing goes
+    that does not lighten it; but what weighs nothing does no harm.
+    """
     other = 1 - which
+    grown, taken, given = np.int64(0), np.int64(0), np.int64(0)
+    for each in range(limits.shape[1]):
+        there = weight[other, each] - limits[other, each]
+        here = weight[which, each] - limits[which, each]
+        amount = np.int64(weights[vertex, each])
+        grown += max(there + amount, 0)
+        taken += max(there + amount, 0) - max(there, 0)
+        given += max(here, 0) - max(here - amount, 0)
+    eases = excess == 0 or given > 0 or weights[vertex, 0] == 0
+    return eases and taken <= given and (grown == 0 or grown < excess)
+
+
+@kernel(internal=True, _nrt=False)
+def _fits(which, excess, weights, limits, weight, gain, heap, size, place):
+    """Drop vertices that must not move from the top of a heap; True if one is left."""
     while size[which] > 0:
-        grown = weight[other] + weights[heap[which * place.size]]
-        # a side that is too heavy may also hand over a weight that makes things better on the whole
-        if grown <= limits[other] or grown - limits[other] < weight[which] - limits[which]:
+        vertex = heap[which * place.size]
+        if _helps(vertex, which, excess, weights, limits, weight):
             return True
         pop(heap, size, which, place, gain)
     return False
@@ -145,16 +176,17 @@ def _next(weights, limits, weight, gain, heap, size, place):
     """Take the vertex to move next out of its heap, or return -1."""
     ready = np.int64(0)  # bit s: a vertex of side s may move
     for which in range(2):
+        excess, other = _excess(which, limits, weight), _excess(1 - which, limits, weight)
         # while a side is too heavy only moves out of it are made
-        if weight[1 - which] <= limits[1 - which]:
-            if _fits(which, weights, limits, weight, gain, heap, size, place):
+        if excess >= other:
+            if _fits(which, excess, weights, limits, weight, gain, heap, size, place):
                 ready += 1 + which
     if ready == 0:
         return np.int64(-1)
     chosen = ready - 1
     if ready == 3:
         ahead = gain[heap[0]] - gain[heap[place.size]]
-        fuller = float(weight[0]) * limits[1] >= float(weight[1]) * limits[0]
+        fuller = float(weight[0, 0]) * limits[1, 0] >= float(weight[1, 0]) * limits[0, 0]
         chosen = np.int64(0 if ahead > 0 or (ahead == 0 and fuller) else 1)
     return pop(heap, size, chosen, place, gain)
 
@@ -165,7 +197,7 @@ def _pass(
     side, weight, pins_in, lone, gain, reach, heap, size, place,
 ):  # fmt: skip
     """One pass of moves and the roll-back; returns (cut saved, weight of excess removed)."""
-    start_excess = max(weight[0] - limits[0], 0) + max(weight[1] - limits[1], 0)
+    start_excess = _excess(0, limits, weight) + _excess(1, limits, weight)
     for each in range(place.size):
         place[each] = LOCKED if fixed[each] >= 0 else ABSENT
         border = gain[each] != -reach[each] or start_excess > 0
@@ -199,7 +231,7 @@ def _pass(
             side, weight, pins_in, lone, gain, heap, size, place,
         )  # fmt: skip
         if not rolling_back:
-            excess = max(weight[0] - limits[0], 0) + max(weight[1] - limits[1], 0)
+            excess = _excess(0, limits, weight) + _excess(1, limits, weight)
             if excess < best_excess or (excess == best_excess and saved > best_saved):
                 best_excess, best_saved, n_best = excess, saved, n_moved
     return best_saved, start_excess - best_excess
@@ -222,7 +254,7 @@ def refine(
         Changed in place.
     fixed : int8[n_vertices]
         -1 where a vertex may move.
-    limits : int64[2]
+    limits : int64[2, n_weights]
         Weight that a side may have.
     patience : int
         Moves without a better cut after which a pass ends.
@@ -255,7 +287,7 @@ def _grow(
         if fixed[free] < 0 and gain[free] != -reach[free]:
             push(heap, size, np.int64(1), place, gain, free)
     position = 0
-    while weight[0] < target:
+    while weight[0, 0] < target:
         if size[1] == 0:
             while position < n and place[order[position]] == LOCKED:
                 position += 1
@@ -265,7 +297,7 @@ def _grow(
         else:
             vertex = pop(heap, size, np.int64(1), place, gain)
         place[vertex] = LOCKED
-        if weight[0] + weights[vertex] <= max(target, weights[vertex]):
+        if weight[0, 0] + weights[vertex, 0] <= max(target, weights[vertex, 0]):
             _move(
                 vertex, weights, net_pointer, pins, net_costs, vertex_pointer, nets,
                 side, weight, pins_in, lone, gain, heap, size, place,

@@ -20,6 +20,7 @@ import numpy as np
 
 from daskpart._floor.sums import sums_by_key
 from daskpart.errors import InputError
+from daskpart.partitioners.balance import columns
 
 from .compressed import level_of
 from .fm import rebalance
@@ -35,20 +36,21 @@ def rebalanced(
     hypergraph: Hypergraph,
     assignment: np.ndarray,
     n_parts: int,
-    most: int,
+    most: int | np.ndarray,
     fixed: np.ndarray | None = None,
 ) -> np.ndarray:
     """Move vertices out of parts heavier than `most`, at the least connectivity - 1, if any.
 
-    Recursion leaves such parts where a vertex weighs a good part of one.
+    Recursion leaves such parts where a vertex weighs a good part of one. `most` is a number, or one
+    for each weight.
     """
-    weights = sums_by_key(assignment, hypergraph.vertex_weights, n_parts)
+    weights = sums_by_key(assignment, columns(hypergraph), n_parts)
     if np.all(weights <= most):
         return assignment
     held = np.zeros(assignment.size, np.bool_) if fixed is None else np.asarray(fixed) >= 0
     level = with_transpose(level_of(hypergraph))
     parts = k_way_state(level, np.array(assignment, np.int32), n_parts, held, 0)
-    rebalance(level, parts, np.full(n_parts, most, np.int64))
+    rebalance(level, parts, np.full(weights.shape, most, np.int64))
     return parts.part.astype(np.int32)
 
 
@@ -57,7 +59,7 @@ def v_cycle(
     assignment: np.ndarray,
     n_parts: int,
     cost_table: np.ndarray,
-    bounds: tuple[int, int],
+    bounds: tuple[int, int | np.ndarray],
     *,
     random_state: int = 0,
     fixed: np.ndarray | None = None,
@@ -73,8 +75,9 @@ def v_cycle(
     n_parts : int
     cost_table : int64[n_parts + 1]
         Never falling; what a net of each connectivity pays (see `objectives`).
-    bounds : (int, int)
-        No move takes a part below the first weight or above the second.
+    bounds : (int, int or int64[n_weights])
+        No move takes a part below the first weight or above the second, which may be one for each
+        of several weights.
     random_state : int
         Same number, same result.
     fixed : int32[n_vertices], optional
@@ -118,7 +121,7 @@ def _one_cycle(
     part: np.ndarray,
     n_parts: int,
     cost_table: np.ndarray,
-    bounds: tuple[int, int],
+    bounds: tuple[int, int | np.ndarray],
     held: np.ndarray,
     rng: np.random.Generator,
 ) -> np.ndarray | None:
@@ -127,7 +130,7 @@ def _one_cycle(
     touched = connectivities(*nets, part, n_parts)
     slopes = cost_table[np.minimum(touched + 1, n_parts)] - cost_table[np.maximum(touched - 1, 0)]
     level = level_of(replace(hypergraph, net_costs=hypergraph.net_costs * slopes))
-    weights = sums_by_key(part, hypergraph.vertex_weights, n_parts)
+    weights = sums_by_key(part, columns(hypergraph), n_parts)
     most = np.maximum(weights, bounds[1])
     better = cycle(level, part.copy(), Bounds(bounds[0], most), held, rng)
     before = int((hypergraph.net_costs * cost_table[touched]).sum())

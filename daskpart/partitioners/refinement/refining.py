@@ -53,6 +53,8 @@ def refine(
 ) -> Partition:
     """Lower one metric of a partition by moves of single vertices; never make it worse.
 
+    Further weights (of `daskpart.partition`) are not looked at.
+
     Parameters
     ----------
     data : matrix, tensor or graph in any container; path; Hypergraph; DataModel
@@ -161,7 +163,9 @@ def refine(
     told = {"refined": metric, "metric_before": before, "metric_after": after}
     told["refine_seconds"] = working_clock() - started
     weights = built.hypergraph.vertex_weights
-    return replace(found, weights=weights, info={**partition.info, **told})
+    info = {**partition.info, **told}
+    info.pop("further_imbalances", None)  # which were of the parts before
+    return replace(found, weights=weights, info=info)
 
 
 def _bounds(partition: Partition, epsilon: float) -> tuple[int, int]:

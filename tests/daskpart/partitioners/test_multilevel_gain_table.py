@@ -106,8 +106,8 @@ def test_slots_losses_and_bonds_follow_moves(seed, n_parts, dense):
     counts, penalty, benefit = recount(level, parts.part, n_parts)
     assert_slots(level, parts, counts)
     np.testing.assert_array_equal(parts.penalty, penalty)
-    weights = np.bincount(parts.part, level.weights, minlength=n_parts)
-    np.testing.assert_array_equal(parts.weight, weights)
+    weights = np.bincount(parts.part, level.weights[:, 0], minlength=n_parts)
+    np.testing.assert_array_equal(parts.weight[:, 0], weights)
     if dense:
         np.testing.assert_array_equal(parts.benefit.reshape(N, n_parts), benefit)
         return
@@ -122,7 +122,7 @@ def test_a_folded_table_finds_the_moves_of_a_dense_one(seed, n_parts):
     """And weighing a vertex makes its entries the largest benefits to parts with room."""
     level = made(seed)
     dense, folded = (state(level, seed, n_parts, most) for most in (EVERYTHING, 0))
-    limits = np.full(n_parts, int(1.1 * dense.weight.max()), np.int64)
+    limits = np.full((n_parts, 1), int(1.1 * dense.weight.max()), np.int64)
     folded.benefit[:] += 5
     for vertex in range(N):
         move = weighed(level, dense, vertex, limits)
@@ -130,7 +130,7 @@ def test_a_folded_table_finds_the_moves_of_a_dense_one(seed, n_parts):
         begin, end = level.vertex_pointer[vertex : vertex + 2]
         row = dense.benefit[vertex * n_parts : (vertex + 1) * n_parts].copy()
         row[dense.part[vertex]] = 0
-        row[limits - dense.weight < level.weights[vertex]] = 0
+        row[(limits - dense.weight < level.weights[vertex])[:, 0]] = 0
         if move[0] >= 0 and end > begin:
             assert folded.benefit[begin:end].max() == row.max()
 
@@ -144,8 +144,8 @@ def test_a_search_by_a_folded_table_is_never_worse_and_keeps_balance(seed, n_par
     """For benefits of 4 and of 8 bytes; the same again from the same start."""
     level = made(seed, most_cost)
     part = np.random.default_rng(seed).integers(0, n_parts, N).astype(np.int32)
-    weights = np.bincount(part, level.weights, minlength=n_parts).astype(np.int64)
-    bounds, free = refinement.Bounds(0, np.full(n_parts, weights.max())), np.zeros(N, np.bool_)
+    weights = np.bincount(part, level.weights[:, 0], minlength=n_parts).astype(np.int64)
+    bounds, free = refinement.Bounds(0, np.full((n_parts, 1), weights.max())), np.zeros(N, np.bool_)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(refinement, "SMALL_TABLE", 0)
         patch.setattr(refinement, "DENSE_TABLE", 0)
@@ -154,7 +154,7 @@ def test_a_search_by_a_folded_table_is_never_worse_and_keeps_balance(seed, n_par
             for _ in range(2)
         )
     np.testing.assert_array_equal(better, again)
-    assert np.bincount(better, level.weights, minlength=n_parts).max() <= weights.max()
+    assert np.bincount(better, level.weights[:, 0], minlength=n_parts).max() <= weights.max()
     assert cost(level, better, n_parts) < cost(level, part, n_parts)
 
 

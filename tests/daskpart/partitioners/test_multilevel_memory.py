@@ -153,7 +153,7 @@ def test_large_sums_take_eight_bytes(largest):
 def test_four_and_eight_bytes_give_the_same_sides(monkeypatch):
     """The type of the sums is storage, nothing else."""
     hypergraph = made(600, 1200, 3, 3, 3)
-    targets = np.array([1, 1]) * (hypergraph.total_weight // 2 + 1)
+    targets = np.array([[1], [1]]) * (hypergraph.total_weight // 2 + 1)
     found = []
     for most in (compressed.MOST_SMALL, 0):
         monkeypatch.setattr(compressed, "MOST_SMALL", most)
