@@ -190,6 +190,8 @@ def predict_command(folder: Path, pairs: Path, output: Path | None) -> None:
     _o.number("--parts", 8, "Number of parts.", _o.COUNT),
     *_cutting(),
     _o.number("--rho", 2.0, "Exponent of the power objective.", click.FloatRange(min=1)),
+    _o.file("--further-weights", "Whole numbers, a line for each vertex: each column is shared "
+            "evenly, too."),
     _o.file("--start", "Measure these parts, or with --refine improve them, instead of cutting."),
     _o.choice("--refine", _METRICS, None, "What moves of single vertices lower in the end."),
     _o.choice("--engine", ("multilevel", "mtkahypar"), "multilevel", "What cuts in two."),

@@ -28,7 +28,10 @@ WORDS = {
 }
 WITH_COSTS = "a shared row counts times the cost of its net, but for max-connectivity"
 NO_ROWS = "here {}, none of which travels: --model column-net-self-loops counts rows that do"
-UNUSED = ("method", "objective", "engine", "output", "memory_limit", "start", "refine")
+UNUSED = (
+    *("method", "objective", "engine", "output", "memory_limit", "start", "refine"),
+    "further_weights",
+)
 
 
 def run(settings: CutSettings) -> None:

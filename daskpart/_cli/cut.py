@@ -19,6 +19,7 @@ from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners.metis import has_stars
 from daskpart.partitions import WITHOUT_ROWS, Partition
+from daskpart.readers.parts import read_weights
 from daskpart.writers import write_parts
 
 from .files import check_out, check_target, say_files, write_asked, write_table
@@ -43,6 +44,7 @@ class CutSettings:
     rho: float
     random_state: int
     format: str | None
+    further_weights: Path | None
     start: Path | None
     refine: str | None
     out: Path
@@ -50,7 +52,7 @@ class CutSettings:
     plots: bool
 
 
-UNUSED_WITH_START = ("method", "objective")
+UNUSED_WITH_START = ("method", "objective", "further_weights")
 _NAMES = {
     "column-net-self-loops": ("vertex", "vertex"),
     "stochastic": ("vertex", "sampled net"),
@@ -113,10 +115,14 @@ def run(settings: CutSettings, parts_typed: bool = False) -> None:
     """Read, cut or take parts as they are, refine, say, write."""
     import daskpart
 
-    check_out(settings.out, settings.data, settings.start, output=settings.output)
+    given = settings.start, settings.further_weights
+    check_out(settings.out, settings.data, *given, output=settings.output)
     if settings.output is not None:
         check_target(settings.output, settings.data)
     data = load_any(settings.data, settings.format, settings.model)
+    further = None
+    if settings.further_weights is not None:
+        further = read_weights(settings.further_weights)
     words = in_words(data, settings.data)
     say(words)
     seed = settings.random_state
@@ -133,6 +139,7 @@ def run(settings: CutSettings, parts_typed: bool = False) -> None:
             epsilon=settings.epsilon,
             random_state=seed,
             rho=settings.rho,
+            further_weights=further,
         )
     else:
         model, partition = _started(data, settings, settings.start)

@@ -24,7 +24,7 @@ from .page import write_json, write_page
 from .pictures import Album
 from .terminal import say
 
-UNUSED = ("model", "objective", "epsilon", "engine", "rho", "start", "refine")
+UNUSED = ("model", "objective", "epsilon", "engine", "rho", "start", "refine", "further_weights")
 
 
 def run(settings: CutSettings, memory_limit: str) -> None:

@@ -84,7 +84,8 @@ def _layout(path: str, header: list[int]) -> _Layout:
     left_out = ["the vertex sizes"] * has_sizes + ["all weights but the first"] * (n_weights > 1)
     if left_out:
         warnings.warn(
-            f"{path}: {' and '.join(left_out)} are left out: a vertex has one weight here",
+            f"{path}: {' and '.join(left_out)} are left out: a vertex has one weight here; "
+            "`partition` takes the others as further_weights",
             DaskpartWarning,
             stacklevel=3,
         )

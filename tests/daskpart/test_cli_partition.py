@@ -438,3 +438,35 @@ def test_tables_behind_addresses_are_read_too(tmp_path, run_cli):
         file.write("".join(f"1 {n % 7 + 1}:1 {n % 5 + 8}:1\n" for n in range(40)))
     options = ("--method", "parsa", "--memory-limit", "68MB", "--parts", 2, "--out", tmp_path)
     assert run_cli("partition", "memory://tables/x.libsvm", *options, "--no-plots") == 0
+
+
+def test_further_weights_come_from_a_file(graph_file, tmp_path, capsys, run_cli):
+    labelled, path = np.arange(40) < 12, tmp_path / "weights.txt"
+    path.write_text("# labelled, and in use\n" + "".join(f"{each:d} 1\n\n" for each in labelled))
+    given = ("--parts", 3, "--further-weights", path, "--no-plots", "--out", tmp_path / "out")
+    assert run_cli("partition", graph_file, *given) == 0
+    assert "imbalance of further weight 1" in (tmp_path / "out" / "report.html").read_text()
+    parts = daskpart.Partition.load(tmp_path / "out" / "partition.npz").assignment
+    assert np.bincount(parts[labelled]).tolist() == [4, 4, 4]
+    assert np.bincount(parts).max() <= 14
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "words"),
+    [
+        ("1 1\n1\n", (), "weights.txt, line 2: 1 weight, but 2 in the first line"),
+        ("1 -1\n", (), "weights.txt, line 1: expected a whole number from 0"),
+        ("1\n" * 39, (), "39 further weights were given, 40 are needed"),
+        ("0\n" * 40, (), "further weight 0 is 0 for every vertex"),
+        ("1\n" * 40, ("--method", "recursive"), "--further-weights need --method direct, not"),
+        ("1\n" * 40, ("--compare",), "--compare cuts by every method: leave out --further-weights"),
+    ],
+)
+def test_further_weights_that_are_none_are_refused(
+    graph_file, tmp_path, capsys, run_cli, text, more, words
+):
+    path = tmp_path / "weights.txt"
+    path.write_text(text)
+    given = ("--parts", 3, "--further-weights", path, "--out", tmp_path / "out", *more)
+    assert run_cli("partition", graph_file, *given) == 2
+    assert words in capsys.readouterr().err
