@@ -278,6 +278,7 @@ def test_there_is_something_to_run(small: None) -> None:
 STUDIES = {
     "parameter_server": ["--case", "few:4"],
     "gcn_partitions": ["--graph", "few", "--parts", "4", "--volume"],
+    "further_weights": ["--ratings", "few", "--graph", "few", "--parts", "2"],
     "stochastic_partitions": ["--graph", "few", "--parts", "2", "--test", "2"],
     "partitions": ["--data", "few", "--parts", "4"],
     "parsa": ["--data", "few", "--parts", "4", "--limit", "70", "--copies", "2"],
