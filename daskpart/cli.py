@@ -232,6 +232,8 @@ def partition_command(memory_limit: str | None, compare: bool, **options: Any) -
         if settings.start is not None and settings.refine is None:
             _o.refuse(("epsilon", "rho", "engine"), "without --refine parts stay as they are")
         _refuse_of_method(settings.method, settings.refine is not None)
+        if settings.refine is not None:
+            _o.refuse(("further_weights",), "--refine looks at one weight")
         if "power" not in (settings.objective, settings.refine):
             _o.refuse(("rho",), "it is of the objective power")
         cut.run(settings, parts_typed=_o.is_typed("parts"))

@@ -202,6 +202,10 @@ def sentences(cut: Cut) -> list[str]:
         rows = counted(cut.connectivity.pasgd_volume(1), "row")
         words.append(f"One exchange of what is linked, there and back, moves {rows}.")
     info = cut.partition.info
+    words += [
+        f"Of further weight {place} the heaviest part has {each:.1%} more than the mean."
+        for place, each in enumerate(info.get("further_imbalances", ()))
+    ]
     if info.get("seconds") is not None:
         words[0] += f" Found in {fixed(info['seconds'], 2)} s."
     if "refined" in info:

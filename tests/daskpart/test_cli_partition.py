@@ -446,6 +446,8 @@ def test_further_weights_come_from_a_file(graph_file, tmp_path, capsys, run_cli)
     given = ("--parts", 3, "--further-weights", path, "--no-plots", "--out", tmp_path / "out")
     assert run_cli("partition", graph_file, *given) == 0
     assert "imbalance of further weight 1" in (tmp_path / "out" / "report.html").read_text()
+    words = "Of further weight 0 the heaviest part has 0.0% more than the mean."
+    assert words in capsys.readouterr().out
     parts = daskpart.Partition.load(tmp_path / "out" / "partition.npz").assignment
     assert np.bincount(parts[labelled]).tolist() == [4, 4, 4]
     assert np.bincount(parts).max() <= 14
@@ -459,6 +461,7 @@ def test_further_weights_come_from_a_file(graph_file, tmp_path, capsys, run_cli)
         ("1\n" * 39, (), "39 further weights were given, 40 are needed"),
         ("0\n" * 40, (), "further weight 0 is 0 for every vertex"),
         ("1\n" * 40, ("--method", "recursive"), "--further-weights need --method direct, not"),
+        ("1\n" * 40, ("--refine", "power"), "--refine looks at one weight: leave out --further"),
         ("1\n" * 40, ("--compare",), "--compare cuts by every method: leave out --further-weights"),
     ],
 )
