@@ -64,10 +64,11 @@ def draw_confusion(judgement: dict[str, Any], album: Any, what: str) -> None:
     if "confusion" not in judgement:
         return
     from daskpart import plots
+    from daskpart.plots.networks import size_of_confusion
 
     album.draw(
         "confusion",
-        (5.6, 4.8),
+        size_of_confusion(len(judgement["classes"])),
         partial(plots.confusion, judgement["confusion"], judgement["classes"]),
         alt="Counts of true and predicted classes",
         caption=f"{what}: a row is a true class, a column a predicted one, a number counts. The "

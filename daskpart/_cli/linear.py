@@ -200,6 +200,7 @@ class SampleModel(Model):
     def draw(self, fit: Fit, album: Any) -> None:
         """The loss over time, and the largest coefficients."""
         from daskpart import plots
+        from daskpart.plots.canvas import shortened
 
         album.draw_training(
             plots.loss_history,
@@ -218,15 +219,17 @@ class SampleModel(Model):
                 caption="The share of all features that occur in a batch, by the number of ranks "
                 "that each take one: as dense as that is the sum of a step at most.",
             )
-        shown = _by_output(fit.model)[:_DRAWN]
-        n_outputs = len(np.atleast_2d(fit.model.coef_))
+        outputs = _by_output(fit.model)
+        shown, n_outputs = outputs[:_DRAWN], len(outputs)
+        names = shortened(output for output, _ in shown)
+        titles = [f"output {name}" for name in names] if n_outputs > 1 else [""]
         of = "each output" if n_outputs <= _DRAWN else f"{_DRAWN} of {n_outputs} outputs"
         album.draw(
             "coefficients",
             (4.4 * _BESIDE, 3.6 * -(-len(shown) // _BESIDE)),
             *(
-                partial(_draw_largest, values, self.names, output if n_outputs > 1 else None)
-                for output, values in shown
+                partial(_draw_largest, values, self.names, title)
+                for title, (_, values) in zip(titles, shown, strict=True)
             ),
             alt="The largest coefficients",
             caption=f"The largest coefficients of {of}. Blue is positive, orange negative.",
@@ -307,20 +310,16 @@ def _draw_densities(over: dict[int, float], ax: Any) -> None:
     quiet_frame(ax, "both")
 
 
-def _draw_largest(
-    values: np.ndarray, names: np.ndarray | None, output: str | None, ax: Any
-) -> None:
+def _draw_largest(values: np.ndarray, names: np.ndarray | None, title: str, ax: Any) -> None:
     import xarray as xr
 
     from daskpart import plots
-    from daskpart.plots.canvas import plain, shortened
 
     dims = ("feature, from 0" if names is None else "feature", "output")
     coordinates = None if names is None else {"feature": names}
     factor = xr.DataArray(values[:, None], dims=dims, coords=coordinates)
     plots.loadings(factor, 0, n=_TOP, ax=ax).set_xlabel("coefficient")
-    if output is not None:
-        ax.set_title(f"output {plain(shortened(output))}").set_fontsize(10)
+    ax.set_title(title).set_fontsize(10)
 
 
 def _by_output(model: Any) -> list[tuple[str, np.ndarray]]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import pairwise, takewhile
+from operator import eq
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,9 +82,30 @@ def plain(name: Any) -> str:
     return f" {shown}" if shown.startswith("_") else shown
 
 
-def shortened(name: str) -> str:
-    """A name that leaves room for what it names."""
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+def shortened(names: Iterable[Any]) -> list[str]:
+    """Labels that stand beside one another, and leave room for what they name.
+
+    A long name is its beginning; where another one begins alike, as features and addresses do, it
+    is less of that, and the letters about the first one that tells them apart.
+    """
+    whole = [str(name) for name in names]
+    alike = dict.fromkeys(whole, 0)
+    for one, other in pairwise(sorted(alike)):  # none has more in common with a name than these
+        common = sum(takewhile(bool, map(eq, one, other)))
+        alike[one], alike[other] = max(alike[one], common), common
+    return [plain(_shortened(name, alike[name])) for name in whole]
+
+
+def _shortened(name: str, n_alike: int) -> str:
+    """The name itself, or `_LONGEST_NAME` letters; others have the first `n_alike` of it, too."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    if n_alike < _LONGEST_NAME - 1:
+        return f"{name[: _LONGEST_NAME - 1]}…"
+    half = _LONGEST_NAME // 2
+    start = n_alike - half // 2
+    end = name[-half:] if start + half >= len(name) else f"{name[start : start + half - 1]}…"
+    return f"{name[: half - 1]}…{end}"
 
 
 def rgb(colour: str) -> NDArray[np.float64]:

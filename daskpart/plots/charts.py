@@ -177,6 +177,8 @@ def traffic(rows: Any, *, unit: str | None = None, ax: Axes | None = None) -> Ax
     image = ax.imshow(shown, cmap="Blues", vmin=0, vmax=largest)
     ax.set_facecolor("#EEEEEE")
     bar = ax.figure.colorbar(image, ax=ax, label=plain(unit), shrink=0.85)
+    if (sent == np.round(sent)).all():
+        whole_ticks(bar.ax.yaxis)
     bar.ax.yaxis.set_major_formatter(lambda value, _: shorten(value))
     bar.outline.set_visible(False)
     if not sent.any():
@@ -197,6 +199,9 @@ def traffic(rows: Any, *, unit: str | None = None, ax: Axes | None = None) -> Ax
     if n_ranks <= MOST_LABELS:
         ax.set_xticks(range(n_ranks))
         ax.set_yticks(range(n_ranks))
+    else:
+        whole_ticks(ax.xaxis)
+        whole_ticks(ax.yaxis)
     ax.set_xlabel("to rank")
     ax.set_ylabel("from rank")
     return ax

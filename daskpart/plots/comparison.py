@@ -10,7 +10,7 @@ import numpy as np
 from daskpart._floor.checks import require_like
 from daskpart._floor.words import counted
 
-from .canvas import RANK_COLOURS, axes_or_new, plain, quiet_frame
+from .canvas import RANK_COLOURS, axes_or_new, plain, quiet_frame, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,8 @@ def partition_comparison(comparison: Comparison, *, ax: Axes | None = None) -> A
     metrics = [metric for metric in volumes if metric not in alike and base[metric]]
     ax = axes_or_new(ax, (max(6.0, 1.7 * len(metrics)), 3.8))
     width = 0.84 / len(methods)
-    for place, method in enumerate(methods):
+    names = shortened(methods)
+    for place, (method, name) in enumerate(zip(methods, names, strict=True)):
         row = comparison.values[method]
         shares = [row[metric] / base[metric] for metric in metrics]
         where = np.arange(len(metrics)) + (place - (len(methods) - 1) / 2) * width
@@ -69,11 +70,11 @@ def partition_comparison(comparison: Comparison, *, ax: Axes | None = None) -> A
             edgecolor="white",
             linewidth=0,
             hatch="//" * times,  # when the colours begin again
-            label=plain(method) + told,
+            label=name + told,
         )
     ax.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
     ax.set_xticks(range(len(metrics)), [metric.replace("-", "-\n") for metric in metrics])
-    ax.set_ylabel(plain(f"relative to {methods[0]}"))
+    ax.set_ylabel(f"relative to {names[0]}")
     if under:
         lines = "\n".join(fill(each, _LINE) for each in under)
         ax.set_xlabel(plain(lines), fontsize=8)

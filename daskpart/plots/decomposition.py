@@ -16,7 +16,7 @@ import numpy as np
 from daskpart._floor.checks import require_like, whole_number
 from daskpart.errors import InputError
 
-from .canvas import RANK_COLOURS, axes_or_new, plain, quiet_frame, shortened, whole_ticks
+from .canvas import RANK_COLOURS, axes_or_new, quiet_frame, shortened, whole_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,17 +58,19 @@ def loadings(factor: Any, component: int, *, n: int = 10, ax: Axes | None = None
     values = np.asarray(factor)[:, component].astype(np.float64)
     dim = factor.dims[0]
     labels = factor[dim].to_numpy() if dim in factor.coords else None
-    ax = axes_or_new(ax, (4.2, 3.4))
     in_order = labels is not None and labels.dtype.kind in "iufM" and extent <= _ALL_IN_ORDER
+    n_names = 0 if in_order else min(n, extent)
+    ax = axes_or_new(ax, (4.2, max(3.4, 0.6 + 0.15 * n_names)))
+    (name,) = shortened([dim])
     if in_order:
         assert labels is not None
         _draw_in_order(ax, values, labels)
-        ax.set_xlabel(plain(dim))
+        ax.set_xlabel(name)
         ax.set_ylabel("loading")
     else:
         _draw_largest(ax, values, labels, n)
         ax.set_xlabel("loading")
-        ax.set_ylabel(plain(dim))
+        ax.set_ylabel(name)
     quiet_frame(ax, "y" if in_order else "x")
     return ax
 
@@ -93,10 +95,9 @@ def _draw_in_order(ax: Axes, values: Any, labels: Any) -> None:
 def _draw_largest(ax: Axes, values: Any, labels: Any, n: int) -> None:
     chosen = np.argsort(-np.abs(values), kind="stable")[:n]
     chosen = chosen[values[chosen] != 0]
-    names = [str(place if labels is None else labels[place]) for place in chosen]
     places = np.arange(len(chosen))
     ax.barh(places, values[chosen], color=np.where(values[chosen] < 0, _NEGATIVE, _POSITIVE))
-    ax.set_yticks(places, [plain(shortened(name)) for name in names])
+    ax.set_yticks(places, shortened(chosen if labels is None else labels[chosen]))
     ax.invert_yaxis()
     ax.tick_params(axis="y", labelsize=8, length=0)
     ax.locator_params(axis="x", nbins=5)  # small shares have long numbers

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from daskpart._floor.checks import amounts, as_array, real_numbers, several, whole_numbers
+from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
 from .canvas import (
     RANK_COLOURS,
     axes_or_new,
     bar_style,
-    plain,
     quiet_frame,
     shorten,
     shortened,
@@ -60,7 +60,7 @@ def confusion(counts: ArrayLike, classes: Sequence[Any], *, ax: Axes | None = No
             f"counts of shape {table.shape} for {len(classes)} classes: give "
             f"{(len(classes), len(classes))}"
         )
-    ax = axes_or_new(ax, (5.0, 4.4))
+    ax = axes_or_new(ax, size_of_confusion(len(classes)))
     shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
     ax.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     cells = {(i, j): shorten(table[i, j]) for i, j in zip(*np.nonzero(table), strict=True)}
@@ -69,7 +69,7 @@ def confusion(counts: ArrayLike, classes: Sequence[Any], *, ax: Axes | None = No
             colour = "white" if shares[i, j] > 0.5 else "black"
             ax.text(j, i, count, ha="center", va="center", color=colour, fontsize=7)
     some = classes if len(table) <= _MOST_NAMES else []
-    names = [plain(shortened(str(each))) for each in some]
+    names = shortened(some)
     beside = pairwise(names)  # each reaches half its length to either side
     widest = max(((len(one) + len(other)) / 2 + 1 for one, other in beside), default=0)
     upright = len(names) * widest <= _MOST_LETTERS
@@ -78,6 +78,12 @@ def confusion(counts: ArrayLike, classes: Sequence[Any], *, ax: Axes | None = No
     ax.set_xlabel("predicted")
     ax.set_ylabel("true")
     return ax
+
+
+def size_of_confusion(n_classes: int) -> tuple[float, float]:
+    """Inches in which the names of so many classes do not overlap."""
+    more = 0.1 * max(n_classes - 16, 0) if n_classes <= _MOST_NAMES else 0.0
+    return 5.6 + more, 4.8 + more
 
 
 def embedding(values: ArrayLike, classes: ArrayLike, *, ax: Axes | None = None) -> Axes:
@@ -116,15 +122,15 @@ def embedding(values: ArrayLike, classes: ArrayLike, *, ax: Axes | None = None) 
     shown = names[np.argsort(-counts, kind="stable")][:_MOST_CLASSES]
     size = float(np.clip(8000 / len(plane), 2, _LEGEND_MARKER))
     rest = ~np.isin(given, shown)
-    for place, name in enumerate(shown):
+    for place, (name, label) in enumerate(zip(shown, shortened(shown), strict=True)):
         colour = RANK_COLOURS[place % len(RANK_COLOURS)]
         marker = "o^s"[place // len(RANK_COLOURS) % 3]
         some = given == name
         ax.scatter(plane[some, 0], plane[some, 1], s=size, color=colour, marker=marker,
-                   linewidths=0, alpha=0.8, label=plain(shortened(str(name))))  # fmt: skip
+                   linewidths=0, alpha=0.8, label=label)  # fmt: skip
     if rest.any():
         ax.scatter(plane[rest, 0], plane[rest, 1], s=size, color="#CCCCCC", zorder=0,
-                   linewidths=0, label=f"{len(names) - len(shown)} others")  # fmt: skip
+                   linewidths=0, label=counted(len(names) - len(shown), "other"))  # fmt: skip
     ax.set_xlabel("first component")
     ax.set_ylabel("second component")
     quiet_frame(ax, None)

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import sparse
 
 import daskpart
@@ -25,6 +27,14 @@ def ax():
     created = figure_module.Figure(figsize=(5, 4), layout="constrained").subplots()
     yield created
     created.figure.savefig(io.BytesIO(), format="png")  # a picture that cannot be drawn fails here
+
+
+@pytest.fixture
+def close():
+    yield
+    from matplotlib import pyplot
+
+    pyplot.close("all")
 
 
 def points(*seconds):
@@ -158,6 +168,53 @@ def test_short_names_of_classes_do_not_overlap_a_long_one(n_short, ax):
     assert all(one.x1 <= other.x0 for one, other in pairwise(boxes))
 
 
+@pytest.mark.parametrize("n_classes", [2, 16, 17, 30, 45])
+def test_names_of_classes_do_not_overlap_in_a_picture_of_their_own(n_classes, close):
+    names = [f"a name of a class that is long {place}" for place in range(n_classes)]
+    ax = plots.confusion(np.eye(n_classes), names)
+    ax.figure.canvas.draw()
+    assert not overlap(ax.get_xticklabels()) and not overlap(ax.get_yticklabels())
+
+
+@pytest.mark.parametrize("n", [10, 30, 80])
+def test_names_of_loadings_do_not_overlap_in_a_picture_of_their_own(n, close):
+    import xarray as xr
+
+    name, labels = (
+        "a mode with a name of sixty letters, which is cut " * 2,
+        list(map(str, range(80))),
+    )
+    factor = xr.DataArray(np.ones((80, 1)), dims=(name, "component"), coords={name: labels})
+    ax = plots.loadings(factor, 0, n=n)
+    ax.figure.canvas.draw()
+    assert not overlap(ax.get_yticklabels())
+    assert ax.yaxis.label.get_window_extent().height < ax.get_window_extent().height
+
+
+def test_one_long_name_of_a_method_leaves_room_for_the_bars(close):
+    names = ("connectivity", "max-connectivity", "concurrent-volume", "max-volume", "power")
+    row = dict.fromkeys(names, 2) | {"seconds": 1.0}
+    values = {"a method whose name has more than sixty letters, such as this": row, "other": row}
+    ax = plots.partition_comparison(SimpleNamespace(metrics=[*names], values=values, n_parts=2))
+    ax.figure.canvas.draw()
+    assert not overlap(ax.get_xticklabels())
+    assert ax.yaxis.label.get_window_extent().height < ax.get_window_extent().height
+
+
+@given(
+    st.lists(st.text("ab", max_size=40), unique=True, max_size=8),
+    st.text("xyü", max_size=40),
+    st.text("xyü", max_size=40),
+)
+def test_long_names_differ_where_they_are_cut(middles, before, behind):
+    names = [f"{before}{middle}|{behind}" for middle in middles]
+    labels = canvas.shortened(names)
+    assert all(len(label) <= 24 for label in labels)
+    assert all(label == name for label, name in zip(labels, names, strict=True) if len(name) <= 24)
+    if all(len(middle) < 6 for middle in middles):
+        assert len(set(labels)) == len(names)
+
+
 def test_classes_without_a_colour_are_named_as_others(ax):
     plots.embedding(np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 15, ax=ax)
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
@@ -208,6 +265,13 @@ def test_parts_of_one_weight_are_not_minus_nothing_above_their_mean(ax):
 def test_a_map_of_no_traffic_counts_no_fifths_of_a_row(ax):
     plots.traffic(np.zeros((3, 3)), ax=ax)
     assert ax.images[0].colorbar.get_ticks().tolist() == [0]
+
+
+@pytest.mark.parametrize("n_ranks", [2, 17, 23])
+def test_ranks_and_few_rows_of_a_map_are_counted_in_ones(n_ranks, ax):
+    plots.traffic(3 * np.eye(n_ranks, k=1, dtype=int), ax=ax)
+    ticks = [ax.get_xticks(), ax.get_yticks(), ax.images[0].colorbar.get_ticks()]
+    assert all(len(each) and np.array_equal(each, np.round(each)) for each in ticks)
 
 
 @pytest.mark.parametrize("rows", [[700], [3, 4, 5], [0, 0]])
