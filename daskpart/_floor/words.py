@@ -80,6 +80,8 @@ def not_read(data: Any, as_what: str, accepted: str) -> str:
         instead = "its result(), "
     elif isinstance(data, str | os.PathLike):
         instead = "daskpart.read(path), "
+    elif isinstance(data, dict) and all(isinstance(name, str) for name in data):
+        instead = "pandas.DataFrame(it) if it holds columns, "
     elif hasattr(data, "adjacency") and hasattr(data, "nodes"):
         instead = "networkx.to_scipy_sparse_array(graph), "
     elif hasattr(data, "data_vars"):  # an xarray.Dataset, whose to_pandas() takes no matrices

@@ -175,6 +175,8 @@ def rating_columns(
     if nobody_said and len(names) - (times and len(names) == 4) == 3:
         return 0, 1, 2
     shown = listed(names)
+    if len(names) < 3 and any(name is not None for name in getattr(frame.index, "names", ())):
+        shown += " and a named index, which is not read (reset_index() makes columns of it),"
     raise InputError(
         f"a DataFrame with the columns {shown} was given; allowed are the columns 'user', 'item' "
         "and 'rating' (and others, ignored), or exactly three in that order and a timestamp. "

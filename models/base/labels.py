@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _SHOWN = 5
+_ALIKE = 3
+_LOOKED_AT = 100_000  # a second
 
 
 class LabelIndex:
@@ -125,12 +128,19 @@ class LabelIndex:
         if self.labels is None:
             known = f"the model's {names} are 0 … {self.n - 1}"
         else:
-            known = f"the model knows {self.n} {names}, such as {_some(self.labels[:3])}"
+            known = f"the model knows {self.n} {names}, such as {_some(self._like(unknown[0]))}"
         what = f"1 {self.name} is" if len(unknown) == 1 else f"{len(unknown)} {names} are"
         return (
             f"{what} unknown to the model: {_some(unknown)}; "
             f"{known}. Leave them out, or fit with data of them{instead and f', or {instead}'}."
         )
+
+    def _like(self, unknown: Any) -> np.ndarray:
+        """Labels that are written nearly so, else the first: of a slip, or of 7 that is text."""
+        assert self.labels is not None
+        places = {str(label): at for at, label in enumerate(_plain(self.labels[:_LOOKED_AT]))}
+        alike = get_close_matches(str(unknown), places, _ALIKE)
+        return self.labels[[places[each] for each in alike]] if alike else self.labels[:_ALIKE]
 
 
 def _index_of(labels: Any) -> pd.Index:
@@ -222,8 +232,15 @@ def with_missing(labels: Any) -> np.ndarray:
 
 
 def _some(labels: np.ndarray) -> str:
-    shown = ", ".join(repr(label) for label in labels[:_SHOWN].tolist())
+    shown = ", ".join(map(repr, _plain(labels[:_SHOWN])))
     return shown + (", …" if len(labels) > _SHOWN else "")
+
+
+def _plain(labels: np.ndarray) -> list[Any]:
+    """Labels as objects of Python; dates as text, as those of nanoseconds would be numbers."""
+    if labels.dtype.kind == "M":
+        return np.datetime_as_string(labels, unit="auto").tolist()
+    return labels.tolist()
 
 
 @contextmanager

@@ -8,6 +8,7 @@ A model says what its targets are, and what is trained on the rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -22,6 +23,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from daskpart._floor.checks import refuse_masked, refuse_path
+from daskpart._floor.words import not_read
 from daskpart.collectives import PerRank
 from daskpart.collectives.topk import Compressor
 from daskpart.errors import InputError
@@ -468,10 +470,12 @@ def _names_of(file: ExamplesFile) -> Any:
 def plain_rows(X: Any) -> Any:
     """Rows of pydata/sparse, alone or in a DataArray, as scipy has them; others as they are.
 
-    InputError for the name of a file, dates, durations, masked values, and values other than 0 that
-    are not stored.
+    InputError for what has no rows, such as the name of a file or a query of polars, for dates,
+    durations, masked values, and values other than 0 that are not stored.
     """
     refuse_path(X, "X", "rows in memory, or a file as daskpart.readers.survey(path) with y=None")
+    if not (isinstance(X, Sequence) or hasattr(X, "shape") or hasattr(X, "__array__")):
+        raise InputError(not_read(X, "table of samples", "an array, sparse or not, or a DataFrame"))
     refuse_times(X)
     refuse_masked(X, "features")
     array = held_by(X)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import date
 from fractions import Fraction
 
@@ -27,6 +28,25 @@ def test_labels_are_looked_up():
     assert dates.positions(["2021-01-01"]).tolist() == [1]
     with pytest.raises(InputError, match="day labels occur more than once: 1"):
         LabelIndex(np.array([1, 1]), 2, "day")
+
+
+@pytest.mark.parametrize(
+    ("labels", "unknown", "shown"),
+    [
+        (["Aliens", "Toy Story (1995)", "Up", "Zorro"], "Toy Story", "'Toy Story (1995)'"),
+        (["a", "b", "c", "7"], 7, "'7'"),
+        ([10, 20, 30, 7], "7", "7"),
+        (["a", "b", "c", "d"], "something else", "'a', 'b', 'c'"),
+        (["ä", "b", ("c", 1)], ("c", 2), "('c', 1)"),
+        (np.array(["2020-05-17", "2021-03-01"], "datetime64[ns]"), "2021-03-02",
+         "'2021-03-01', '2020-05-17'"),
+    ],
+)  # fmt: skip
+def test_an_unknown_label_is_told_those_that_are_written_nearly_so(labels, unknown, shown):
+    names = labels if isinstance(labels, np.ndarray) else np.empty(len(labels), object)
+    names[:] = labels
+    with pytest.raises(InputError, match=re.escape(f"such as {shown}. Leave")):
+        LabelIndex(names, len(names), "film").positions([unknown])
 
 
 def test_positions_stand_in_for_labels():

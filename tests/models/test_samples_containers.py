@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import dask.array
+import networkx
 import numpy as np
 import pandas as pd
 import pytest
@@ -206,6 +207,28 @@ def test_the_name_of_a_file_is_no_data(name, path):
             call()
     with pytest.raises(InputError, match=r"y is 'label': give the targets themselves"):
         clone(model).fit(X, "label")
+
+
+class LazyFrame:
+    """Called as that of polars, and as little of an array."""
+
+
+@pytest.mark.parametrize("name", ["lbfgs", "mlp"])
+@pytest.mark.parametrize(
+    ("rows", "instead"),
+    [
+        (LazyFrame(), r"its collect\(\)"),
+        ({"a": [1.0]}, r"pandas\.DataFrame\(it\)"),
+        (networkx.path_graph(2), r"networkx\.to_scipy_sparse_array"),
+        (iter([[1.0], [2.0]]), "an array"),
+    ],
+)
+def test_what_holds_no_rows_is_told_what_would(name, rows, instead):
+    model = clone(MODELS[name])
+    with pytest.raises(InputError, match=rf"as a table of samples; give {instead}"):
+        model.fit(rows, [0, 1])
+    with pytest.raises(InputError, match=rf"as a table of samples; give {instead}"):
+        model.fit([[1.0], [2.0]], [0, 1]).predict(rows)
 
 
 @pytest.mark.parametrize("several", [False, True])

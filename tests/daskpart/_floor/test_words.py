@@ -47,6 +47,8 @@ def test_frames_of_other_libraries_go_by_pandas() -> None:
     )
     assert not_read(3, "graph", "edges") == "cannot read an int as a graph; give edges"
     assert "give networkx.to_scipy_sparse_array(graph), a" in not_read(Graph(), "matrix", "a")
+    assert "give pandas.DataFrame(it) if it holds columns, a" in not_read({"i": [1]}, "matrix", "a")
+    assert not_read({1: [2]}, "graph", "edges") == "cannot read a dict as a graph; give edges"
 
 
 def test_results_of_readers_are_told_what_in_them_is_read() -> None:

@@ -363,6 +363,12 @@ def test_sparse_columns_that_are_named_so_are_records():
     assert found.values.tolist() == [0, 4] and found.row_labels.tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("index", [["who"], ["who", "what"]])
+def test_a_frame_with_users_in_its_index_is_told_so(index):
+    with pytest.raises(InputError, match=r"named index, which is not read \(reset_index\(\)"):
+        as_matrix(TABLE.set_index(index))
+
+
 def test_columns_of_a_frame_may_be_named():
     turned = TABLE[["how", "who", "what"]].assign(when=0)
     assert_is_the_table(as_matrix(turned, ("who", "what", "how")))
