@@ -53,6 +53,9 @@ class RankCollection(DaskMethodsMixin):
         self.dask = graph
         self.keys = keys
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}<npartitions={len(self.keys)}>"
+
     def __dask_graph__(self) -> HighLevelGraph:
         return self.dask
 

@@ -74,7 +74,9 @@ def test_pieces_are_the_whole_file(folder, compression, n_ranks):
     file, whole = survey(path), daskpart.read(path)
     assert file.shape == whole.data.shape and file.nnz == whole.data.nnz
     assert file.labels.tolist() == np.unique(whole.target).tolist()
-    pieces = file.pieces(n_ranks).compute()
+    collection = file.pieces(n_ranks)
+    assert repr(collection) == f"RankCollection<npartitions={n_ranks}>"
+    pieces = collection.compute()
     assert len(pieces) == n_ranks
     data = sp.vstack([piece.data for piece in pieces], "csr")
     for name in ("data", "indices", "indptr"):
