@@ -148,7 +148,7 @@ def compare_partitions(
     model, epsilon, random_state, rho : see `daskpart.partition`
     owners : see `daskpart.refine`
     progress : bool, default=True
-        Whether a terminal shows a bar.
+        Whether a terminal or a notebook shows a bar.
 
     Returns
     -------

@@ -125,10 +125,10 @@ class EpochCallback:
 class TrainingProgress(EpochCallback):
     """Show epoch, what is measured and seconds while training runs.
 
-    A bar by rich, or by click where rich is not installed. Silent where nobody looks (not a
-    terminal, not a notebook) unless forced; then each epoch prints one line, fit for a batch job's
-    log, and of more than 50 quick ones some dozens do. Training that ends within `delay` shows
-    nothing.
+    A bar by rich, or by click where rich is not installed; in a notebook it is text. Silent where
+    nobody looks (not a terminal, not a notebook) unless forced; then each epoch prints one line,
+    fit for a batch job's log, and of more than 50 quick ones some dozens do. Training that ends
+    within `delay` shows nothing.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """How training shows itself: a bar where somebody looks, lines in a log, or nothing.
 
-    terminal or notebook, rich there    fit ━━━━━━━━━━╸      12/20  train 0.8312  validation 0.8904
-    terminal, no rich                   fit  [######----]    12/20  train 0.8312  …
+    terminal, rich there                fit ━━━━━━━━━━╸      12/20  train 0.8312  validation 0.8904
+    terminal, no rich; notebook         fit  [######----]    12/20  train 0.8312  …
     forced, not a terminal              epoch 12/20  train RMSE 0.8312  validation RMSE 0.8904
                                         (of many quick epochs some dozens)
     otherwise                           (nothing)
@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from daskpart._floor.progress import NotebookBar, in_notebook
 from daskpart._floor.tables import fixed
 
 _LEAST, _VAST = 1e-3, 1e9
@@ -191,7 +192,7 @@ class Bar(Display):
 
 
 class RichBar(Bar):
-    """The bar by rich, in terminals and notebooks."""
+    """The bar by rich, in a terminal."""
 
     def __init__(self, console: Any, delay: float, measures: Sequence[Measure]) -> None:
         super().__init__(console.file, delay, measures)
@@ -241,14 +242,28 @@ class ClickBar(Bar):
         self._bar.render_finish()
 
 
+class InNotebook(Bar):
+    """The bar under the cell of a notebook."""
+
+    def _show(self) -> None:
+        self._bar = NotebookBar(self.last_epoch, "fit")
+
+    def _move(self) -> None:
+        self._bar.move(self.epoch, self.words)
+
+    def _leave(self) -> None:
+        self._bar.close()
+
+
 def display_for(
     file: TextIO | None, force: bool, delay: float, measures: Sequence[Measure]
 ) -> Display:
     """Choose the display for `file` (None: standard error)."""
     stream = sys.stderr if file is None else file
-    console = _rich_console(stream)
-    in_notebook = console is not None and console.is_jupyter
-    if in_notebook or _is_terminal(stream):
+    if file is None and in_notebook():
+        return InNotebook(stream, delay, measures)
+    if _is_terminal(stream):
+        console = _rich_console(stream)
         if console is None:
             return ClickBar(stream, delay, measures)
         return RichBar(console, delay, measures)

@@ -39,7 +39,9 @@ from scipy.optimize import linear_sum_assignment
 
 from daskpart._floor.checks import whole_number
 from daskpart._floor.distinct import distinct
+from daskpart._floor.progress import tracked
 from daskpart._floor.tables import html_lines, readable
+from daskpart._floor.words import counted
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.fitted import as_fitted
@@ -84,7 +86,7 @@ class CPDiagnostics:
         tests = ", ".join(f"{name} ≥ {least:g}" for name, least in TRUSTED.items())
         if self.n_components is None:
             return f"No number of components passes {tests}."
-        return f"{self.n_components} components: the most that pass {tests}."
+        return f"{counted(self.n_components, 'component')}: the most that pass {tests}."
 
     def __repr__(self) -> str:
         return f"{self.table.to_string(index=False, float_format='%.4g')}\n{self._words()}"
@@ -111,6 +113,7 @@ def cp_diagnostics(
     *,
     split_mode: int | str | None = None,
     client: Any = None,
+    progress: bool = True,
     **options: Any,
 ) -> CPDiagnostics:
     """Fit decompositions of several sizes from several starts, and say which can be trusted.
@@ -129,6 +132,8 @@ def cp_diagnostics(
     client : distributed.Client, optional
         Default: the current one. Each fit is a task on its workers; without a client they run here,
         one after the other.
+    progress : bool, default=True
+        Whether a terminal or a notebook shows a bar of the fits that run here.
     **options
         Of `CPDecomposition`, such as ``missing="unknown"`` or ``nonnegative=True``.
 
@@ -169,7 +174,7 @@ def cp_diagnostics(
         of_halves["n_init"] = _STARTS_OF_A_HALF
     jobs += [(half, r, of_halves) for r, half in product(counts, (1, 2))]
     found = _run([(place, r, {**_FIT_OPTIONS, **options, **own}) for place, r, own in jobs], data,
-                 client_for("auto", client))  # fmt: skip
+                 client_for("auto", client), progress)  # fmt: skip
     n_seeds, wholes = len(starts), len(counts) * len(starts)
     rows = [
         _row(r, found[i * n_seeds : (i + 1) * n_seeds], found[wholes + 2 * i : wholes + 2 * i + 2],
@@ -326,11 +331,15 @@ def _halves(tensor: LabelledTensor, mode: int) -> list[LabelledTensor]:
 
 
 def _run(
-    jobs: list[tuple[int, int, dict[str, Any]]], data: list[LabelledTensor], client: Any
+    jobs: list[tuple[int, int, dict[str, Any]]],
+    data: list[LabelledTensor],
+    client: Any,
+    progress: bool,
 ) -> list[_Fitted]:
     """All fits: tasks on a cluster, or here."""
     if client is None:
-        return [_fit_one(data[place], r, options) for place, r, options in jobs]
+        told = tracked(jobs, "fitting", progress)
+        return [_fit_one(data[place], r, options) for place, r, options in told]
     there = client.scatter(data, hash=False)
     # the longest first, so that no worker begins one when the others are done
     order = sorted(range(len(jobs)), key=lambda i: -jobs[i][1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import permutations
 
 import numpy as np
@@ -102,6 +103,7 @@ def test_five_planted_components_are_named(tmp_path):
     row = found.table.set_index("components").loc[5]
     assert row["core_consistency"] > 95 and row["match"] > 0.99 and row["split_match"] > 0.95
     assert "5 components" in repr(found)
+    assert "1 component:" in repr(dataclasses.replace(found, n_components=1))
     assert '<th style="text-align:right;padding:2px 8px">fit_spread</th>' in found._repr_html_()
     pytest.importorskip("matplotlib").use("Agg")
     ax = found.plot()
