@@ -32,11 +32,13 @@ from daskpart.models.base.text import Step
 from daskpart.models.optimisation.aggregation import SWITCH, Aggregator
 
 from .columns import Columns, add_gradient, column_blocks
+from .losses import HUBER
 from .orthants import keep_signs, orthant_of, pseudo_gradient
 from .sgd import bytes_held
 
 DECREASE, CURVATURE = 1e-4, 0.9
 ROUNDING = 1e-12  # of a loss, relative
+LEAST_SHARE = 1e-8  # of what the gradient is held against, in the largest of its entries
 FEW_TRIES, MAX_TRIES = 5, 40
 N_PAIRS = 10
 LARGEST = 1e300  # of what a rank adds to a sum: many of them are still finite together
@@ -322,8 +324,13 @@ def try_zeros(model: LbfgsModel) -> LbfgsModel:
 
 def keep_scale(model: LbfgsModel, *, fit: Lbfgs) -> LbfgsModel:
     """The largest gradient at weights of 0, which were tried; the weights are tried next."""
-    own = model.tried_gradient[: n_penalised(model, fit)]
-    model.scale = min(1.0, float(np.abs(own).max(initial=0.0))) or 1.0
+    sizes = np.abs(model.tried_gradient)
+    largest = float(sizes[: n_penalised(model, fit)].max(initial=0.0))
+    if fit.loss == HUBER:
+        # far from all targets all slopes are the bound, which centred features sum to rounding;
+        # an intercept has these slopes for its gradient
+        largest = max(largest, LEAST_SHARE * float(sizes.max(initial=0.0)))
+    model.scale = min(1.0, largest) or 1.0
     model.tried = model.weights
     return model
 

@@ -169,3 +169,20 @@ def test_a_step_that_is_too_long_is_no_word_of_numpy(n_ranks):
         np.testing.assert_allclose(
             model.set_params(n_ranks=n_ranks).fit(X, y).predict(X), one, rtol=0.01
         )
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.35])
+@pytest.mark.parametrize("n_ranks", [1, 3])
+def test_huber_far_from_all_targets_ends_where_features_are_centred(n_ranks, epsilon):
+    """At weights of 0 all slopes are epsilon, and their gradient is rounding."""
+    random = np.random.default_rng(2)
+    X = random.normal(size=(90, 12))
+    X -= X.mean(axis=0)
+    y = X @ np.arange(12.0) + 500 + random.normal(size=90)
+    model = LinearRegression(
+        "huber", epsilon=epsilon, alpha=0.01, n_ranks=n_ranks, transport="local"
+    ).fit(X, y)  # without a warning
+    assert model.n_iter_ < 100
+    slope = np.clip(model.predict(X) - y, -epsilon, epsilon)
+    gradient = X.T @ slope / 90 + 0.01 * model.coef_
+    np.testing.assert_allclose(gradient, 0, atol=1e-9 * epsilon)
