@@ -180,9 +180,8 @@ def judged(judgement: dict[str, Any], names: tuple[str, str]) -> list[str]:
     test, mean = judgement["test_rmse"], judgement["mean_rmse"]
     gain = f" ({abs(1 - test / mean):.1%} {'better' if test <= mean else 'worse'})" if mean else ""
     words = [
-        f"test RMSE {test:.4f}, mean absolute error {judgement['test_mae']:.4f} on "
-        f"{judgement['n_test']:,} held-out values; answering the mean every time gives "
-        f"{mean:.4f}{gain}"
+        f"test RMSE {test:.4f}{gain}, mean absolute error {judgement['test_mae']:.4f} on "
+        f"{judgement['n_test']:,} held-out values; answering the mean every time gives {mean:.4f}"
     ]
     if judgement["n_strangers"]:
         words.append(

@@ -300,6 +300,7 @@ def test_a_judgement_hints_at_what_was_learnt_by_heart():
     names = ("user", "item")
     (sentence,) = mf.judged({**good, "train_rmse": 0.8}, names)
     assert "(18.2% better)" in sentence
+    assert sentence.startswith("test RMSE 0.9000 (18.2% better), ")  # the model is, not the mean
     assert "(10.0% worse)" in mf.judged({**good, "test_rmse": 1.21, "train_rmse": 1.0}, names)[0]
     dull = mf.judged({**good, "mean_rmse": 0.0, "train_rmse": 1.0}, names)
     assert dull[0].endswith("answering the mean every time gives 0.0000")  # no share of nothing
