@@ -22,6 +22,7 @@ from distributed.scheduler import NoValidWorkerError
 from distributed.threadpoolexecutor import thread_state
 
 from daskpart._floor.checks import require_like
+from daskpart._floor.rank_tasks import scattered
 from daskpart.errors import InputError, WorkerLostError, WorkersBusyError
 
 from .placement import paused_workers
@@ -74,10 +75,10 @@ class Cluster:
         ]
 
         async def all_of_them() -> list[list[Future]]:
-            put = partial(self.client.scatter, hash=False, asynchronous=True)
+            put = partial(scattered, self.client, asynchronous=True)
             own = [[values[r] for r in of_worker] for of_worker in ranks]
             transfers = zip(own, self.workers, strict=True)
-            return await asyncio.gather(*[put(each, workers=[place]) for each, place in transfers])
+            return await asyncio.gather(*[put(each, place) for each, place in transfers])
 
         held = self.watched(all_of_them)
         futures: list[Any] = [None] * len(values)

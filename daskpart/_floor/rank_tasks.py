@@ -9,6 +9,7 @@ house but errors, so every folder may import it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import Context
 from typing import Any
 
 from dask.base import DaskMethodsMixin
@@ -28,6 +29,7 @@ __all__ = [
     "Task",
     "TaskRef",
     "known_workers",
+    "scattered",
 ]
 
 _ANSWER_SECONDS = 30.0  # as long as Dask takes to find that nobody is there
@@ -92,6 +94,15 @@ class RankPlacement:
 
     def __call__(self, key: tuple) -> list[str]:
         return [self.addresses[key[1]]]
+
+
+def scattered(client: Any, values: Any, address: str, **options: Any) -> Any:
+    """`Client.scatter` to this worker, also inside of a task, as a job of joblib is one.
+
+    There Dask keeps all on the worker of the task, whichever was named. It knows the task by the
+    context, so it gets another one.
+    """
+    return Context().run(client.scatter, values, workers=[address], hash=False, **options)
 
 
 def known_workers(client: Any) -> dict[str, dict[str, Any]]:

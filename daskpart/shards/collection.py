@@ -18,7 +18,14 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from daskpart._floor.checks import whole_number
-from daskpart._floor.rank_tasks import DataNode, RankPlacement, Task, TaskRef, known_workers
+from daskpart._floor.rank_tasks import (
+    DataNode,
+    RankPlacement,
+    Task,
+    TaskRef,
+    known_workers,
+    scattered,
+)
 from daskpart._floor.sums import sums_by_key
 from daskpart._floor.tables import html_lines, readable
 from daskpart.connectivity import Connectivity
@@ -249,7 +256,7 @@ class Shards(DaskMethodsMixin):
             return client.persist(self._pinned(addresses), **kwargs)
         # scattered, not put in the graph: the scheduler need not see the data
         futures = {
-            key: client.scatter(held, workers=[address], hash=False)
+            key: scattered(client, held, address)
             for key, held, address in zip(self.__dask_keys__(), self._held, addresses, strict=True)
         }
         graph = HighLevelGraph.from_collections(self.name, futures)

@@ -336,11 +336,14 @@ def test_transports_by_name(quiet_client):
     assert_nothing_left(quiet_client)
 
 
-def run_in_a_task():
+def run_in_a_task(length):
     with communicator_for("dask", 4) as communicator:
-        return allreduce(communicator, communicator.values([1, 2, 3, 4])).result()
+        values = [np.full(length, rank) for rank in (1, 2, 3, 4)]
+        return allreduce(communicator, communicator.values(values)).result()
 
 
-def test_a_run_inside_a_task(quiet_client):
-    assert quiet_client.submit(run_in_a_task, pure=False).result(timeout=60) == 10
+@pytest.mark.parametrize("length", [1, 50_000])  # sent with the request, and placed on the workers
+def test_a_run_inside_a_task(quiet_client, length):
+    summed = quiet_client.submit(run_in_a_task, length, pure=False).result(timeout=60)
+    assert summed.tolist() == [10] * length
     assert_nothing_left(quiet_client)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from daskpart._floor.rank_tasks import known_workers
+from daskpart._floor.rank_tasks import known_workers, scattered
 from daskpart.errors import SchedulerLostError, WorkerLostError
 
 
@@ -23,3 +23,20 @@ def test_a_scheduler_that_does_not_answer_is_a_loss(error: OSError) -> None:
     with pytest.raises(SchedulerLostError, match=r"silence|trying to connect") as told:
         known_workers(client)
     assert isinstance(told.value, WorkerLostError)
+
+
+def _where_values_lie(addresses: list[str]) -> list[Any]:
+    from distributed import get_client
+
+    client = get_client()
+    held = [scattered(client, f"for {address}", address) for address in addresses]
+    return [list(client.who_has([each])[each.key]) for each in held]
+
+
+@pytest.mark.cluster
+def test_a_task_puts_values_on_the_workers_that_it_names(client: Any) -> None:
+    """Dask alone would keep them where the task runs."""
+    addresses = list(known_workers(client))
+    for address in addresses:
+        found = client.submit(_where_values_lie, addresses, workers=[address], pure=False)
+        assert found.result(timeout=60) == [[each] for each in addresses]
