@@ -8,7 +8,7 @@ RMSE │╲                   loss │╲                fit │      ______
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -181,14 +181,13 @@ def _over(
     column = there[0]
     where = _positions(history, against, step)
     ax = axes_or_new(ax, (6.0, 3.8))
-    size = 4 if len(history) <= _MOST_MARKED else 0
     ax.plot(where, history[column], "o-", color=_TRAIN, label="train",
-            linewidth=1.8, markersize=size)  # fmt: skip
+            linewidth=1.8, markersize=_marker(history[column].notna()))  # fmt: skip
     if held_out in history and history[held_out].notna().any():
         values = history[held_out].to_numpy(dtype=np.float64)
         known = ~np.isnan(values)  # it may be measured every few steps only
         ax.plot(where[known], values[known], "s--", color=_VALIDATION, label="validation",
-                linewidth=1.8, markersize=size)  # fmt: skip
+                linewidth=1.8, markersize=_marker(known))  # fmt: skip
     drawn = np.concatenate([line.get_ydata() for line in ax.lines])
     drawn = drawn[~np.isnan(drawn)]
     if len(drawn) and 0 < _WIDE * drawn.min() < drawn.max() < _HUGE:
@@ -202,6 +201,11 @@ def _over(
         ax.set_xlim(left=0)  # what the first step takes longer is part of the wait
     quiet_frame(ax, "both")
     return ax
+
+
+def _marker(known: Any) -> int:
+    """Points are drawn where they are few: one alone makes no line."""
+    return 4 if known.sum() <= _MOST_MARKED else 0
 
 
 def _lacks(history: pd.DataFrame, column: str) -> InputError:

@@ -302,6 +302,13 @@ def test_a_curve_alone_has_no_legend(ax):
     assert other.get_xlabel() == "iteration"
 
 
+def test_few_points_of_many_steps_are_seen(ax):
+    history = pd.DataFrame({"epoch": range(200), "loss": 1.0, "validation_loss": np.nan})
+    history.loc[150, "validation_loss"] = 2.0  # a line needs two
+    plots.learning_curve(history, ax=ax)
+    assert [line.get_markersize() for line in ax.lines] == [0, 4]
+
+
 def test_names_of_metrics_do_not_overlap(ax):
     names = ("connectivity", "max-connectivity", "concurrent-volume", "max-send-volume", "power")
     values = {
