@@ -148,7 +148,8 @@ def detect(
             f"{path}: neither the name nor the first lines tell the format",
             option="format",
             advice=f"; give format= one of {listed(among)} (help(daskpart.read) says what "
-            "they are)",
+            "they are), or columns=(user, item, rating) of a table. Samples and their features "
+            "are for pandas, or daskpart.readers.survey(path, label=…)",
         )
     return found_in_lines
 
