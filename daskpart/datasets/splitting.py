@@ -57,6 +57,14 @@ def train_test_split_ratings(
     DaskpartWarning
         A position of a scipy.sparse container is stored more than once: as in a fit, the last is
         kept, so that no cell is on both sides.
+
+    Examples
+    --------
+    >>> import daskpart
+    >>> counts = daskpart.datasets.load_python_source(min_modules=3)["counts"]
+    >>> train, test = daskpart.datasets.train_test_split_ratings(counts, 0.1)
+    >>> train.dims, train.shape == test.shape, train.data.nnz + test.data.nnz == counts.data.nnz
+    (('module', 'identifier'), True, True)
     """
     fraction(test_fraction, "test_fraction")
     X = from_arrow(X)
@@ -151,6 +159,15 @@ def leave_last_out(
     -----
     DaskpartWarning
         Training sees the future.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from daskpart.datasets import leave_last_out
+    >>> clicks = pd.DataFrame({"user": [1, 1, 2, 2], "item": [7, 8, 7, 9], "time": [1, 8, 2, 9]})
+    >>> train, test = leave_last_out(clicks)
+    >>> test["item"].tolist()
+    [8, 9]
     """
     n = whole_number(n, "n", 1)
     frame = _required_frame(frame)
@@ -198,6 +215,15 @@ def split_by_time(
     InputError
         For a share not between 0 and 1, a column that is not there, times as text, or times of
         which one side has all.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from daskpart.datasets import split_by_time
+    >>> clicks = pd.DataFrame({"user": [1, 1, 2, 2], "item": [7, 8, 7, 9], "time": [1, 8, 2, 9]})
+    >>> train, test = split_by_time(clicks, 0.25)
+    >>> test["time"].tolist()
+    [9]
     """
     fraction(test_fraction, "test_fraction")
     frame = _required_frame(frame)
@@ -230,6 +256,18 @@ def user_folds(
     ------
     InputError
         For fewer than two folds, or more than there are users; for a table of ratings.
+
+    Examples
+    --------
+    >>> import scipy.sparse
+    >>> from daskpart import ImplicitFactorization
+    >>> from daskpart.datasets import user_folds
+    >>> clicks = scipy.sparse.random(40, 20, 0.5, "csr", random_state=0)
+    >>> for train, test in user_folds(clicks, 2):
+    ...     model = ImplicitFactorization(2, n_ranks=1, transport="local").fit(clicks[train])
+    ...     print(len(test), len(model.recommend_new(clicks[test], n=3)))
+    20 60
+    20 60
     """
     shape = getattr(X, "shape", ())
     if not shape:

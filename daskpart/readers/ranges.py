@@ -364,6 +364,19 @@ def survey(
     InputError
         An index 0 in spite of ``zero_based=False``, fewer features than the file needs, or a table
         without `label`, or without such a column.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import daskpart
+    >>> lines = ["age,hours,rich", *["25,40,no", "50,60,yes"] * 20]
+    >>> _ = Path("people.csv").write_text("\\n".join(lines))
+    >>> people = daskpart.readers.survey("people.csv", label="rich")
+    >>> people.shape, people.labels.tolist()
+    ((40, 2), ['no', 'yes'])
+    >>> model = daskpart.LogisticRegression(n_ranks=2, transport="local").fit(people)
+    >>> model.score(people)
+    1.0
     """
     wanted = Wanted.checked(n_features, zero_based, dtype, labels)
     if on_disk not in (True, False, "auto"):

@@ -138,6 +138,20 @@ class TrainingProgress(EpochCallback):
         Seconds before anything is shown.
     file : text stream or None
         None: standard error.
+
+    Examples
+    --------
+    ``verbose=True`` of a model is ``TrainingProgress(force=True)``. Other settings:
+
+    >>> import sys
+    >>> from daskpart import MLPRegressor
+    >>> from daskpart.models import TrainingProgress
+    >>> model = MLPRegressor((2,), max_iter=2, n_ranks=1, transport="local")
+    >>> told = TrainingProgress(force=True, delay=0.0, file=sys.stdout)
+    >>> model.set_callbacks(told).fit([[0.0], [1.0]], [0.0, 1.0])
+    epoch 1/2  loss ...
+    epoch 2/2  loss ...
+    MLPRegressor(hidden_layer_sizes=(2,), max_iter=2, n_ranks=1, transport='local')
     """
 
     def __init__(self, *, force: bool = False, delay: float = 1.0, file: Any = None) -> None:
@@ -235,6 +249,15 @@ class EarlyStopping(EpochCallback):
     ------
     InputError
         At once for `patience` < 1 or `min_delta` < 0; in training when rows lack the measure.
+
+    Examples
+    --------
+    >>> from daskpart import MLPRegressor
+    >>> from daskpart.models import EarlyStopping
+    >>> model = MLPRegressor((2,), max_iter=500, tol=0, n_ranks=1, transport="local")
+    >>> model = model.set_callbacks(EarlyStopping(patience=2, min_delta=0.5, monitor="loss"))
+    >>> model.fit([[0.0], [1.0]], [0.0, 1.0]).n_iter_
+    3
     """
 
     def __init__(

@@ -236,6 +236,17 @@ def factor_match_score(
     ------
     InputError
         For other modes, extents, labels or numbers of components.
+
+    Examples
+    --------
+    >>> import daskpart, sparse
+    >>> from daskpart.models import factor_match_score
+    >>> tensor = sparse.random((20, 15, 10), nnz=900, random_state=0)
+    >>> model = daskpart.CPDecomposition(1, max_iter=50, n_ranks=1, transport="local").fit(tensor)
+    >>> other = daskpart.CPDecomposition(1, max_iter=50, n_ranks=2, random_state=1,
+    ...                                  transport="local").fit(tensor)
+    >>> round(factor_match_score(model, other), 3)
+    1.0
     """
     left, right = (getattr(model, "state_", model) for model in (one, other))
     if len(left.dims) != len(right.dims):
