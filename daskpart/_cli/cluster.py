@@ -33,6 +33,7 @@ from .terminal import STOPS, MpiPlace, OneLineError, say, say_aside
 KINDS = ("none", "threads", "processes", "mpi")
 _TRANSPORTS = {"none": "local", "threads": "dask", "processes": "dask"}
 _LOST_AFTER = "60s"
+_HUSH_SECONDS = 2.0
 
 
 class Cluster(click.ParamType):
@@ -202,8 +203,10 @@ def _local_cluster(kind: str, n_workers: int) -> Iterator[Any]:
         try:
             yield client
         finally:
-            if kind == "processes":
-                _hush(client.run)
+            with stops_held_back():  # a second one would leave workers that are waited for
+                if kind == "processes":
+                    _hush(client.run)
+                stack.close()
 
 
 @contextlib.contextmanager
@@ -244,4 +247,4 @@ def _close(client: Any) -> None:
 def _hush(on_all: Callable[..., Any]) -> None:
     """Nothing is logged there from here on: what connections say while they close is no news."""
     with contextlib.suppress(Exception):  # one that has gone has nothing to say
-        on_all(logging.disable)
+        on_all(logging.disable, callback_timeout=_HUSH_SECONDS)
