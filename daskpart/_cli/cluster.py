@@ -182,10 +182,40 @@ def _stops_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, usual)
 
 
+class _Notes(logging.Handler):
+    """What is logged, as notes."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say_aside(record.getMessage())
+
+
+@contextlib.contextmanager
+def _losses_told_once() -> Iterator[None]:
+    """Say which workers Dask ends because their memory is full: else they are lost, and no why.
+
+    What the scheduler logs of those that do not answer is in the error that a fit tells.
+    """
+    logs = {
+        logging.getLogger("distributed.nanny.memory"): logging.WARNING,
+        logging.getLogger("distributed.scheduler"): logging.CRITICAL,
+    }
+    usual, notes = {log: log.level for log in logs}, _Notes()
+    for log, level in logs.items():
+        log.setLevel(level)
+        log.addHandler(notes)
+    try:
+        yield
+    finally:
+        for log, level in usual.items():
+            log.setLevel(level)
+            log.removeHandler(notes)
+
+
 @contextlib.contextmanager
 def _local_cluster(kind: str, n_workers: int) -> Iterator[Any]:
     say(f"starting {counted(n_workers, 'worker')} …")
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_losses_told_once())
         with _stops_blocked():
             # in here, too: Python may lose a Ctrl-C that comes amid an import
             from distributed import Client, LocalCluster
