@@ -437,7 +437,9 @@ def _exit_code(arguments: list[str] | None, place: MpiPlace) -> int:
     try:
         with errors_as_one_line():
             return cli.main(arguments, "daskpart", standalone_mode=False, obj=place) or 0
-    except click.exceptions.Abort:
+    except click.exceptions.Abort as stop:
+        if isinstance(stop.__cause__, EOFError):  # that click takes for Ctrl-D: nobody is asked
+            raise stop.__cause__ from None
         click.echo("interrupted", err=True)  # on a line of its own: click has ended the last
         return INTERRUPTED
     except click.exceptions.Exit as stop:

@@ -455,6 +455,17 @@ def test_what_is_cut_of_a_matrix_with_names(
     assert [int(part) for _, part in lines] == partition.assignment.tolist()
 
 
+def test_an_end_of_file_that_nobody_typed_is_told_as_the_error_that_it_is(monkeypatch):
+    """As of bytecode that a full disk cut short: click takes it for Ctrl-D, so for a Ctrl-C."""
+
+    def cut_short(*arguments: object, **options: object) -> None:
+        raise EOFError("marshal data too short")
+
+    monkeypatch.setattr("daskpart._cli.convert.run", cut_short)
+    with pytest.raises(EOFError, match="marshal data"):
+        cli.main(["convert", "python-source", "x.hgr"])
+
+
 def test_without_matplotlib_all_but_the_pictures_is_written(
     tmp_path, rating_file, capsys, monkeypatch, run_cli
 ):
