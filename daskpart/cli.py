@@ -15,6 +15,7 @@ Exit code 0: done; 1: the run failed; 2: what was asked or given cannot be used;
 from __future__ import annotations
 
 import gc
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -445,5 +446,6 @@ def _exit_code(arguments: list[str] | None, place: MpiPlace) -> int:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
-        error.show()
+        with suppress(OSError):  # nobody reads it: the code says it, too
+            error.show()
         return error.exit_code

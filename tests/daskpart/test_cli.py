@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import io
 import json
 import os
 import signal
@@ -464,6 +465,15 @@ def test_an_end_of_file_that_nobody_typed_is_told_as_the_error_that_it_is(monkey
     monkeypatch.setattr("daskpart._cli.convert.run", cut_short)
     with pytest.raises(EOFError, match="marshal data"):
         cli.main(["convert", "python-source", "x.hgr"])
+
+
+def test_the_exit_code_stays_where_nobody_reads_the_error(tmp_path, monkeypatch, run_cli):
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys, "stderr", Full())
+    assert run_cli("convert", tmp_path / "absent.mtx", tmp_path / "x.hgr") == 2
 
 
 def test_without_matplotlib_all_but_the_pictures_is_written(
