@@ -17,7 +17,7 @@ from typing import Any
 
 from dask.core import flatten
 from distributed import Client, Future, KilledWorker, get_client, secede
-from distributed.client import FutureCancelledError
+from distributed.client import ClosedClientError, FutureCancelledError
 from distributed.scheduler import NoValidWorkerError
 from distributed.threadpoolexecutor import thread_state
 
@@ -86,6 +86,16 @@ class Cluster:
             for rank, future in zip(of_worker, theirs, strict=True):
                 futures[rank] = future
         return futures
+
+    def begin(self, graph: Any, keys: Sequence[Any]) -> list[Future]:
+        """Have some keys of a graph computed; their futures, at once."""
+        try:
+            return self.client.get(graph, keys, sync=False)
+        except ClosedClientError as error:
+            raise self._closed() from error
+
+    def _closed(self) -> WorkerLostError:
+        return WorkerLostError(f"The Dask client is {self.client.status}; connect a new one.")
 
     def persist(self, collection: Any) -> list[Future]:
         """Compute a Dask collection on the cluster and keep it there; its keys in order."""
@@ -216,7 +226,7 @@ class Cluster:
 
     def _polled(self, begin: Callable[[], Awaitable[Any]], check: Callable[[], None]) -> Any:
         if self.client.status != "running":
-            raise WorkerLostError(f"The Dask client is {self.client.status}; connect a new one.")
+            raise self._closed()
 
         async def whole() -> Any:
             return await begin()

@@ -253,9 +253,7 @@ class GraphCommunicator(Communicator):
             graph = self._graph(nodes)
             results = dask.base.get_scheduler(scheduler=self.scheduler)(graph, keys)
         else:
-            results = self._cluster.client.get(
-                self._graph(nodes, with_known=False), keys, sync=False
-            )
+            results = self._cluster.begin(self._graph(nodes, with_known=False), keys)
             try:
                 self._cluster.wait(results)
             except BaseException:

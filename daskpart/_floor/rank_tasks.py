@@ -114,11 +114,14 @@ def known_workers(client: Any) -> dict[str, dict[str, Any]]:
     Raises
     ------
     SchedulerLostError
-        If no answer comes in half a minute.
+        If no answer comes in half a minute, or the client has been closed, as with its cluster.
     """
-    ask = client.scheduler.identity
+    scheduler = client.scheduler
     try:
-        return client.sync(ask, n_workers=-1, callback_timeout=_ANSWER_SECONDS)["workers"]
+        if scheduler is None:
+            raise ConnectionError("the client is closed")
+        asked = {"n_workers": -1, "callback_timeout": _ANSWER_SECONDS}
+        return client.sync(scheduler.identity, **asked)["workers"]
     except OSError as error:  # also a TimeoutError
         raise SchedulerLostError(
             f"The scheduler does not answer any more ({str(error) or 'silence'}): start a cluster, "

@@ -311,7 +311,8 @@ class Trainer:
                 raise
             self._losses = MAX_LOSSES  # to wait for workers once is enough
             kept = f" The state after {self.unit} {self.kept.epoch} is kept."
-            raise WorkerLostError(f"{error}{kept if self.kept.epoch else ''}") from error
+            told = f"{str(error).removesuffix('.')}."
+            raise WorkerLostError(f"{told}{kept if self.kept.epoch else ''}") from error
 
     def _current(self) -> Text:
         if self._text is None:

@@ -87,6 +87,32 @@ def test_where_no_worker_is_left_the_loss_is_told_and_the_last_state_kept(growin
     assert model.n_iter_ == 2 and np.isfinite(model.score(ratings))
 
 
+class Closes(EpochCallback):
+    """Closes the cluster after the second epoch."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+
+    def epoch_done(self, row, snapshot):
+        if row["epoch"] == 2:
+            self.cluster.close()
+        return False
+
+
+@pytest.mark.parametrize("transport", ["dask", "graph"])
+def test_a_cluster_that_is_closed_amid_a_fit_is_a_loss(growing, transport, monkeypatch):
+    monkeypatch.setattr(trainer, "KEEP_AFTER", 0.0)  # each epoch is kept
+    ratings = daskpart.datasets.power_law_ratings(30, 20, 300, random_state=0)
+    model = daskpart.MatrixFactorization(4, n_ranks=1, max_iter=6, transport=transport)
+    model.set_callbacks(Closes(growing.cluster))
+    with (
+        pytest.warns(DaskpartWarning, match="goes on from the end of epoch 2"),
+        pytest.raises(WorkerLostError, match=r"for this process\. The state after epoch 2 is kept"),
+    ):
+        model.fit(ratings, client=growing)
+    assert model.n_iter_ == 2
+
+
 def test_ranks_that_share_a_thread_spread_over_workers_that_come(growing, places, monkeypatch):
     monkeypatch.setattr(trainer, "KEEP_AFTER", 0.0)  # each epoch is kept, and a way on
     ratings = daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)

@@ -40,3 +40,14 @@ def test_a_task_puts_values_on_the_workers_that_it_names(client: Any) -> None:
     for address in addresses:
         found = client.submit(_where_values_lie, addresses, workers=[address], pure=False)
         assert found.result(timeout=60) == [[each] for each in addresses]
+
+
+@pytest.mark.cluster
+def test_a_client_that_another_thread_has_closed_is_a_loss(quiet_client: Any) -> None:
+    """As with its cluster, while a fit waits for workers."""
+    from distributed import Client
+
+    with Client(quiet_client.scheduler.address, set_as_default=False) as client:
+        assert known_workers(client)
+    with pytest.raises(SchedulerLostError, match="client is closed"):
+        known_workers(client)
