@@ -208,9 +208,9 @@ def _sums(
         scores[np.repeat(np.arange(len(rows)), np.diff(seen.indptr)), seen.indices] = -np.inf
         scores[of_wanted, order] = kept
     ranks, in_order = np.empty(order.size, np.int64), np.empty(len(rows))
-    ranks_of_wanted(scores, order, pointer, ranks, in_order)
+    n_items = np.empty(len(rows), np.int64)
+    ranks_of_wanted(scores, order, pointer, ranks, in_order, n_items)
     ranks[np.repeat(without_order(rows, level), np.diff(pointer))] = _BEHIND_ALL
-    n_items = (scores > -np.inf).sum(axis=1)
     return metrics_of_ranks(ranks, pointer, in_order, n_items, lengths)
 
 

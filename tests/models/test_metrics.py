@@ -197,7 +197,9 @@ def test_ranks_are_those_of_a_sort_however_many_scores_are_equal(n_scores):
     wanted, counts = np.nonzero(is_wanted)[1].astype(np.int32), is_wanted.sum(axis=1)
     pointer = np.concatenate(([0], np.cumsum(counts)))
     ranks, in_order = np.empty(wanted.size, np.int64), np.empty(12)
-    ranks_of_wanted(scores, wanted, pointer, ranks, in_order)
+    n_ranked = np.empty(12, np.int64)
+    ranks_of_wanted(scores, wanted, pointer, ranks, in_order, n_ranked)
+    assert n_ranked.tolist() == (scores > -np.inf).sum(axis=1).tolist()
     for row, (line, mine) in enumerate(zip(scores, is_wanted, strict=True)):
         known = mine & (line > -np.inf)
         place = np.empty(60, int)
