@@ -14,8 +14,12 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
+from daskpart.containers.matrix import from_triples
 from daskpart.errors import InputError
 from daskpart.models.base.labels import LabelIndex, more_labels, pack_labels, unpack_labels
+from daskpart.models.matrix_factorization.pairs import pair_positions
+from daskpart.models.matrix_factorization.problem import Ratings, hold_out
+from daskpart.models.matrix_factorization.state import blank_state
 
 
 def test_labels_are_looked_up():
@@ -236,3 +240,42 @@ def test_masked_labels_are_refused(labels):
     with pytest.raises(InputError, match="labels hold 1 masked"):
         index.find(np.ma.masked_array([3, 5], mask=[0, 1]))
     assert (index.find(np.ma.masked_array([3, 5], mask=[0, 0])) >= 0).all()
+
+
+def looked_up(monkeypatch):
+    """How many labels are looked up at a time, from here on."""
+    counts, found = [], LabelIndex._found
+
+    def counted(index, wanted):
+        counts.append(len(wanted))
+        return found(index, wanted)
+
+    monkeypatch.setattr(LabelIndex, "_found", counted)
+    return counts
+
+
+@pytest.mark.parametrize("dtype", ["str", "string", "category"])
+def test_texts_of_a_column_are_looked_up_once(monkeypatch, dtype):
+    names = ("user", "item")
+    state = blank_state((3, 2), 1, names, (np.array(["c", "a", "b"]), np.array(["y", "x"])))
+    lines = [("a", "x"), ("b", "y"), ("a", "x"), ("?", "y"), (None, "x"), ("c", None)]
+    frame = pd.DataFrame(lines * 3, columns=names)
+    as_objects = pair_positions(frame.astype(object), state, "nan")
+    counts = looked_up(monkeypatch)
+    found = pair_positions(frame.astype(dtype), state, "nan")
+    assert [side.tolist() for side in found] == [side.tolist() for side in as_objects]
+    assert [side.dtype for side in found] == [side.dtype for side in as_objects]
+    assert counts == [5, 3]
+    with pytest.raises(InputError, match=r"2 users are unknown to the model: '\?', (None|nan)"):
+        pair_positions(frame.astype(dtype), state)
+
+
+def test_what_is_held_out_of_a_fit_is_not_looked_up(monkeypatch):
+    entries = np.array([[0, 1, 1, 2], [1, 0, 1, 0]])
+    labels = (np.array(["c", "a", "b"]), np.array(["y", "x"]))
+    ratings = Ratings(from_triples(*entries, np.ones(4), (3, 2), *labels))
+    counts = looked_up(monkeypatch)
+    held_out = ratings.with_validation(None, 0.5, 0).validation
+    _, outside = hold_out(ratings.matrix, 0.5, 0)
+    assert held_out.rows.tolist() == outside.rows.tolist()
+    assert held_out.columns.tolist() == outside.columns.tolist() and not counts
