@@ -256,8 +256,9 @@ def _factorized(side: pandas.Series) -> tuple[np.ndarray, Any]:
     code, found = pandas.factorize(side, sort=True)
     if found.dtype.kind in "biuf":
         return code, found
-    stripped = [_plain_text(each) for each in found]
-    if stripped == [*found]:
+    written = np.asarray(found, object).tolist()  # at once: Arrow gives texts one by one, slowly
+    stripped = [_plain_text(each) for each in written]
+    if stripped == written:
         return code, found
     again, ids = pandas.factorize(np.array(stripped, object), sort=True)
     return np.append(again, -1)[code], ids  # the code of an absent id is -1, the last place
