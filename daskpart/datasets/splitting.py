@@ -172,7 +172,7 @@ def leave_last_out(
     n = whole_number(n, "n", 1)
     frame = _required_frame(frame)
     who, when = _user_and_time(frame, user, time)
-    order = np.lexsort((np.arange(len(frame)), when, who))
+    order = np.lexsort((when, who))  # stable
     from_the_end = np.empty(len(frame), np.int64)
     sizes = np.bincount(who)
     ends = np.cumsum(sizes)
