@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from daskpart._floor.checks import ids_below, whole_number, whole_numbers
+from daskpart._floor.distinct import distinct
 from daskpart.errors import InputError
 
 
@@ -101,7 +102,8 @@ def bordered_form(
     owner = np.zeros(shape[1], np.int64) if owners is None else whole_numbers(owners, "owner")
     if len(owner) != shape[1]:
         raise InputError(f"{len(owner)} owners for {shape[1]} columns: give one each")
-    pairs = np.unique(column_of.astype(np.int64) * n_parts + assignment[row_of])
+    cells = column_of.astype(np.int64) * n_parts + assignment[row_of]
+    pairs = distinct(cells, shape[1] * n_parts)
     touched, part = np.divmod(pairs, n_parts)
     connectivity = np.bincount(touched, minlength=shape[1])
     first_part = np.zeros(shape[1], dtype=np.int64)
