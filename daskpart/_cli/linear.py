@@ -10,6 +10,7 @@ import click
 import numpy as np
 import pandas as pd
 
+from daskpart._floor.distinct import distinct
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
@@ -276,7 +277,7 @@ def _shared(X: Any, plan: Any) -> dict[str, Any]:
     touching = np.zeros(X.shape[1], np.int64)
     each = []
     for own in plan.members:
-        features = np.unique(X[own].indices)
+        features = distinct(X[own].indices, X.shape[1])
         touching[features] += 1
         each.append(len(features))
     return {

@@ -112,7 +112,7 @@ class Solve:
         large = events.large
         if not large.size:
             return stepped(events, rows)
-        others = np.setdiff1d(np.arange(events.n_owned), large)
+        others = np.delete(np.arange(events.n_owned), large)
         few = rows[others]
         found = stepped(events.of_rows(others), few)
         rows[others] = few

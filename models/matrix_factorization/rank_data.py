@@ -241,7 +241,8 @@ def _local_pairs(pairs: Pairs, users: np.ndarray, items: np.ndarray) -> Pairs:
 def held_items(touched: np.ndarray, schedule: RankSchedule) -> np.ndarray:
     """Items of a rank in its local order: of its ratings, passing through, for validation alone."""
     if touched.size < schedule.items.size:
-        touched = np.concatenate((touched, np.setdiff1d(schedule.items, touched)))
+        passing = np.setdiff1d(schedule.items, touched, assume_unique=True)
+        touched = np.concatenate((touched, passing))
     return np.concatenate((touched, schedule.beside)) if schedule.beside.size else touched
 
 
