@@ -162,9 +162,11 @@ def side_positions(
         return entries
     used = distinct(entries, int(entries.max(initial=-1)) + 1)
     if labels is None:  # unlabelled: a position means the same here and in the model
-        index = LabelIndex(None, index.n, index.name)
-        return _looked_up(index, used, unknown)[np.searchsorted(used, entries)]
-    return _looked_up(index, labels[used], unknown)[np.searchsorted(used, entries)]
+        _looked_up(LabelIndex(None, index.n, index.name), used, unknown)  # refuses
+        return np.where(entries < index.n, entries, -1)
+    places = np.full(len(labels), -1, np.int32)
+    places[used] = _looked_up(index, labels[used], unknown)
+    return places[entries]
 
 
 def pair_places(frame: Any, factors: MFState, columns: Columns) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from daskpart.containers.matrix import from_triples
 from daskpart.errors import InputError
 from daskpart.models.base.labels import LabelIndex, more_labels, pack_labels, unpack_labels
-from daskpart.models.matrix_factorization.pairs import pair_positions
+from daskpart.models.matrix_factorization.pairs import pair_positions, side_positions
 from daskpart.models.matrix_factorization.problem import Ratings, hold_out
 from daskpart.models.matrix_factorization.state import blank_state
 
@@ -279,3 +279,19 @@ def test_what_is_held_out_of_a_fit_is_not_looked_up(monkeypatch):
     _, outside = hold_out(ratings.matrix, 0.5, 0)
     assert held_out.rows.tolist() == outside.rows.tolist()
     assert held_out.columns.tolist() == outside.columns.tolist() and not counts
+
+
+@given(
+    st.lists(st.integers(0, 9), max_size=20), st.permutations(range(10)), st.sampled_from([5, 10])
+)
+def test_each_entry_has_the_position_of_its_label(entries, labels, n):
+    entries, labels = np.array(entries, np.int32), np.array(labels)
+    known, plain = LabelIndex(np.arange(n), n, "item"), LabelIndex(None, n, "item")
+    by_label = side_positions(entries, labels, known, "nan")
+    by_place = side_positions(entries, None, known, "nan")
+    assert by_label.tolist() == known.find(labels[entries]).tolist()
+    assert by_place.tolist() == plain.find(entries).tolist()
+    assert by_label.dtype == by_place.dtype == np.int32
+    if (by_place < 0).any():
+        with pytest.raises(InputError, match="unknown to the model"):
+            side_positions(entries, None, known)
