@@ -72,16 +72,17 @@ class LabelIndex:
         """
         import pandas as pd
 
-        wanted = _as_vector(labels)
+        wanted, places = _each_text_once(labels)
         found = self._found(wanted)
         unknown = pd.unique(pd.Series(wanted[found < 0]))
         if len(unknown):
             raise InputError(self._refusal(np.asarray(unknown), instead))
-        return found
+        return found[places]
 
     def find(self, labels: Any) -> np.ndarray:
         """Positions of `labels`, int32 of the same length; −1 for those that are unknown."""
-        return self._found(_as_vector(labels))
+        wanted, places = _each_text_once(labels)
+        return self._found(wanted)[places]
 
     def _found(self, wanted: np.ndarray) -> np.ndarray:
         return self._in_range(wanted) if self._index is None else self._in_index(wanted)
@@ -196,6 +197,20 @@ def _kind(labels: np.ndarray) -> str:
     if kind in ("integer", "floating", "mixed-integer-float", "boolean", "decimal"):
         return "numbers"
     return {"string": "text", "datetime": "dates", "datetime64": "dates"}.get(kind, kind)
+
+
+def _each_text_once(labels: Any) -> tuple[np.ndarray, Any]:
+    """Labels to look up, and where each that was given stands among them.
+
+    Of a column of text or of categories each label is there once, however many lines have it.
+    """
+    import pandas as pd
+
+    dtype = getattr(labels, "dtype", None)
+    if isinstance(labels, pd.Series) and isinstance(dtype, pd.StringDtype | pd.CategoricalDtype):
+        places, names = pd.factorize(labels, use_na_sentinel=False)
+        return _as_vector(names), places
+    return _as_vector(labels), slice(None)
 
 
 def _as_vector(labels: Any) -> np.ndarray:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.checksum import checksum
+from daskpart._floor.distinct import distinct
 from daskpart.containers.coordinates import refuse_nonfinite
 from daskpart.containers.tables import table_in_memory
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor, columns_of
@@ -229,8 +230,10 @@ class Aligned:
         index = self.index(mode)
         if self.labels(mode) is None:
             return self.rows(mode)[index]
-        used, place = np.unique(index, return_inverse=True)  # names of empty slices may be unknown
-        return self._named(mode, used)[place]
+        used = distinct(index, self.extent(mode))  # names of empty slices may be unknown
+        places = np.full(self.extent(mode), -1, np.int32)
+        places[used] = self._named(mode, used)
+        return places[index]
 
     def places(self, new: int | None = None) -> NDArray[Any]:
         """Positions of the nonzeros in the model, mode by mode; along a `new` one in the tensor."""

@@ -73,21 +73,9 @@ def pair_positions(
         chosen = pairs.iloc[:, [*pair_places(pairs, factors, columns)]]
         chosen = chosen.compute() if is_dask_frame(chosen) else chosen
         users, items = chosen.iloc[:, 0], chosen.iloc[:, 1]
-        look_up: Any = _column_looked_up
     else:
         users, items = _columns(pairs)
-        look_up = _looked_up
-    return look_up(factors.users(), users, unknown), look_up(factors.items(), items, unknown)
-
-
-def _column_looked_up(index: LabelIndex, column: Any, unknown: str) -> np.ndarray:
-    """As `_looked_up`; a text is looked up once, however many lines have it."""
-    import pandas as pd
-
-    if not isinstance(column.dtype, pd.StringDtype | pd.CategoricalDtype):
-        return _looked_up(index, column, unknown)
-    numbers, names = pd.factorize(column, use_na_sentinel=False)
-    return _looked_up(index, names, unknown)[numbers]
+    return _looked_up(factors.users(), users, unknown), _looked_up(factors.items(), items, unknown)
 
 
 def _looked_up(index: LabelIndex, labels: Any, unknown: str | None) -> np.ndarray:
