@@ -128,7 +128,7 @@ class Sequential:
 
     def open(self, after_loss: bool) -> LocalCommunicator:
         """A communicator."""
-        return LocalCommunicator(self.n_ranks, sequential=True)
+        return LocalCommunicator(self.n_ranks, n_threads=1)
 
     def can_improve(self) -> bool:
         """There is nowhere to go back to."""

@@ -158,7 +158,7 @@ def main(
     origin = Origin.here()
     lines: list[list] = []
     summary: list[list] = []
-    with LocalCommunicator(2, sequential=True) as alone:
+    with LocalCommunicator(2, n_threads=1) as alone:
         model = network_model(cost_model_of(alone))
     for transport in transports:
         run = {"local": partial(transport_seconds, None), "dask": on_dask_workers_with,

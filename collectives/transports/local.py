@@ -44,9 +44,8 @@ class LocalCommunicator(Communicator):
     ----------
     n_ranks : int
     n_threads : int, optional
-        At most this many threads, and never more than there are cores or ranks. Default: cores.
-    sequential : bool
-        Run the ranks one after another in the calling thread.
+        At most this many threads, and never more than there are cores or ranks: by 1 the calling
+        thread runs one rank after another. Default: cores.
 
     Raises
     ------
@@ -54,15 +53,12 @@ class LocalCommunicator(Communicator):
         If n_ranks or n_threads is not positive.
     """
 
-    def __init__(
-        self, n_ranks: int, n_threads: int | None = None, sequential: bool = False
-    ) -> None:
+    def __init__(self, n_ranks: int, n_threads: int | None = None) -> None:
         super().__init__(n_ranks)
         keep_freed_memory()
-        if n_threads is not None:
-            n_threads = whole_number(n_threads, "n_threads", 1)
         cores = n_cores()
-        self._pool = RankPool(n_ranks, 1 if sequential else min(n_threads or cores, cores))
+        most = cores if n_threads is None else whole_number(n_threads, "n_threads", 1)
+        self._pool = RankPool(n_ranks, min(most, cores))
         self._clock = np.zeros(n_ranks)
         self._expected: dict[tuple[int, str], float] = {}  # seconds of steps, by kind and name
 

@@ -90,7 +90,7 @@ def _make(request: pytest.FixtureRequest, n_ranks: int) -> Communicator:
     if request.param == "local-threads":
         return LocalCommunicator(n_ranks)
     if request.param == "local-sequential":
-        return LocalCommunicator(n_ranks, sequential=True)
+        return LocalCommunicator(n_ranks, n_threads=1)
     if request.param == "rank-threads":
         return ThreadsCommunicator(n_ranks, timeout=30.0)
     if request.param == "mpi":

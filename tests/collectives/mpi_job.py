@@ -29,7 +29,7 @@ def main() -> None:
         names = {address: worker["name"] for address, worker in known_workers(client).items()}
         for n_ranks in RANK_COUNTS:
             connectivity = random_connectivity(N_ITEMS, n_ranks, seed=n_ranks)
-            with LocalCommunicator(n_ranks, sequential=True) as local:
+            with LocalCommunicator(n_ranks, n_threads=1) as local:
                 expected = run_exchange(local, connectivity)
             with GraphCommunicator(n_ranks, client) as graph:
                 found = run_exchange(graph, connectivity)

@@ -59,7 +59,7 @@ EXAMPLES = str(Path(__file__).resolve().parents[2] / "examples")
 def same_bits(client):
     for n_ranks in RANK_COUNTS:
         connectivity = random_connectivity(N_ITEMS, n_ranks, seed=n_ranks)
-        with LocalCommunicator(n_ranks, sequential=True) as local:
+        with LocalCommunicator(n_ranks, n_threads=1) as local:
             expected = run_exchange(local, connectivity)
         with MpiCommunicator(n_ranks, client) as mpi:
             found = run_exchange(mpi, connectivity)

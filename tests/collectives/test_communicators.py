@@ -471,7 +471,7 @@ def test_many_ranks_in_the_simulator():
     """512 ranks one after another: the plan's counts, and a clock that knows who waits."""
     connectivity = random_connectivity(60, 512, seed=1)
     plan = reduce_plan(connectivity)
-    with LocalCommunicator(512, sequential=True) as communicator:
+    with LocalCommunicator(512, n_threads=1) as communicator:
         items = communicator.values([np.arange(60)] * 512)
         rows = communicator.map(_ones, items)
         prepared = communicator.prepare(plan, items)

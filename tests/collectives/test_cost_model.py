@@ -60,7 +60,7 @@ def test_union_is_the_closed_form_and_what_samples_show(size, k, n_ranks):
 def test_messages_and_bytes_are_those_that_travel(algorithm, n_ranks):
     """With only α, or only β, the prediction is a count: of the busiest rank, in expectation."""
     size, k = 40_000, 900
-    with LocalCommunicator(n_ranks, sequential=True) as communicator:
+    with LocalCommunicator(n_ranks, n_threads=1) as communicator:
         values = communicator.values(random_vectors(n_ranks, size, k))
         sparse_allreduce(communicator, values, algorithm=algorithm, switch_density=0.8)
         counted = communicator.counters.of(algorithm)
@@ -209,7 +209,7 @@ def test_measuring_finds_what_a_unit_of_each_work_takes(monkeypatch, n_ranks):
     monkeypatch.setattr(cost_measurement, "perf_counter", lambda: now[0])
     monkeypatch.setattr(cost_measurement, "_LONG_BYTES", 4 * SHORT_BYTES)
     monkeypatch.setattr(cost_measurement, "_known", {})  # nobody else is told what was found
-    with LocalCommunicator(n_ranks, sequential=True) as communicator:
+    with LocalCommunicator(n_ranks, n_threads=1) as communicator:
         found = asdict(cost_model_of(communicator))
     expected = {
         "merged_entry": 8, "gathered_entry": 5, "lone_gathered_entry": 7, "scattered_entry": 3,
@@ -246,7 +246,7 @@ def test_constants_are_measured_once_and_choose(scheduler, rough_cost_model):
 
 def test_auto_takes_the_given_model():
     vectors = random_vectors(8, 4000, 32)
-    with LocalCommunicator(8, sequential=True) as communicator:
+    with LocalCommunicator(8, n_threads=1) as communicator:
         values = communicator.values(vectors)
         for model in (replace(TYPICAL, message=1.0, round=1.0), replace(TYPICAL, byte=1.0)):
             pending = post_sparse_allreduce(communicator, values, model=model)

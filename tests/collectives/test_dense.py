@@ -93,7 +93,7 @@ def check_reduce_scatter(communicator, algorithm, n_ranks):
     if algorithm == "direct":
         same(found, in_rank_order)
     else:
-        with LocalCommunicator(n_ranks, sequential=True) as reference:
+        with LocalCommunicator(n_ranks, n_threads=1) as reference:
             again = reduce_scatter(reference, reference.values(given))
             same(found, reference.gather(again))
     plan = one_each(n_ranks).reversed()

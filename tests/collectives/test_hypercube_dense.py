@@ -161,7 +161,7 @@ def test_a_function_may_give_back_what_it_was_given(make_communicator, combine, 
 
 @pytest.mark.parametrize("n_ranks", [*range(1, 18)])
 def test_any_number_of_ranks_and_reduction(n_ranks):
-    with LocalCommunicator(n_ranks, sequential=True) as communicator:
+    with LocalCommunicator(n_ranks, n_threads=1) as communicator:
         for reduction, dtype in ((SUM, int), (MAX, float), (MIN, np.int8), (ANY, bool)):
             given = [unequal(rank, 5).astype(dtype) for rank in range(n_ranks)]
             values = communicator.values(given)
@@ -178,7 +178,7 @@ def test_whether_any_is_true_does_not_depend_on_the_way(n_ranks, dtype):
     random = np.random.default_rng(n_ranks)
     given = random.choice(np.array([0.0, 0.0, -0.0, 1.0, 2.0, -3.0]), (n_ranks, 40)).astype(dtype)
     expected = (given != 0).any(0).astype(dtype)
-    with LocalCommunicator(n_ranks, sequential=True) as communicator:
+    with LocalCommunicator(n_ranks, n_threads=1) as communicator:
         values = communicator.values(list(given))
         found = {
             "star": allreduce(communicator, values, ANY).result(),

@@ -59,7 +59,7 @@ def bits(arrays):
 
 def run_direct(connectivity, kind, make_rows=first_rows, **static):
     """What the point-to-point plan gives."""
-    with LocalCommunicator(connectivity.n_parts, sequential=True) as communicator:
+    with LocalCommunicator(connectivity.n_parts, n_threads=1) as communicator:
         items, rows = start(communicator, connectivity, make_rows)
         plan = expand_plan(connectivity) if kind == "expand" else reduce_plan(connectivity)
         run = expand if kind == "expand" else reduce
@@ -102,7 +102,7 @@ def test_same_bits_and_counts_on_every_transport(make_communicator, n_ranks):
 def check_bits_and_counts(communicator, n_ranks, aware):
     connectivity = random_connectivity(N_ITEMS, n_ranks, seed=n_ranks)
     found, plan = run_all(communicator, connectivity, aware)
-    with LocalCommunicator(n_ranks, sequential=True) as reference:
+    with LocalCommunicator(n_ranks, n_threads=1) as reference:
         expected, _ = run_all(reference, connectivity, aware)
     for name, arrays in expected.items():
         assert bits(found[name]) == bits(arrays), name
@@ -129,7 +129,7 @@ def test_results_are_those_of_point_to_point(n_ranks, aware):
         for every_message in (True, False):
             exact = kind == "expand" or not aware
             make_rows = first_rows if exact else whole_rows
-            with LocalCommunicator(n_ranks, sequential=True) as communicator:
+            with LocalCommunicator(n_ranks, n_threads=1) as communicator:
                 items, rows = start(communicator, connectivity, make_rows)
                 embedded = embed(plan, aware=aware, every_message=every_message)
                 prepared = communicator.prepare(embedded, items)

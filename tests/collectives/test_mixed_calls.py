@@ -79,7 +79,7 @@ def run_mixed(communicator, connectivity, seed, n_calls):
 def test_calls_of_all_kinds_do_not_mix(make_communicator, n_ranks, seed, request):
     n_calls = 12 if "graph-processes" in request.node.name else 40  # there a call is many tasks
     connectivity = random_connectivity(N_ITEMS, n_ranks, seed)
-    with LocalCommunicator(n_ranks, sequential=True) as local:
+    with LocalCommunicator(n_ranks, n_threads=1) as local:
         expected = run_mixed(local, connectivity, seed, n_calls)
         assert run_mixed(make_communicator(n_ranks), connectivity, seed, n_calls) == expected
 
@@ -109,5 +109,5 @@ def test_rows_of_unequal_kinds(make_communicator, odd):
             assert "disagree in what they send" in str(error)  # which rank is first may differ
             return "told"
 
-    with LocalCommunicator(3, sequential=True) as local:
+    with LocalCommunicator(3, n_threads=1) as local:
         assert outcome(make_communicator(3)) == outcome(local)

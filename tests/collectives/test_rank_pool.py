@@ -119,7 +119,6 @@ def test_threads_are_bounded_and_end():
         communicator.map(time.sleep, communicator.values([0.001] * 64))
         assert threading.active_count() - before < communicator.n_threads + 1
     assert threading.active_count() <= before
-    assert LocalCommunicator(4, sequential=True).n_threads == 1
     assert LocalCommunicator(4, n_threads=1).n_threads == 1
     with pytest.raises(InputError, match="n_threads is 0: it must be at least 1"):
         LocalCommunicator(4, n_threads=0)

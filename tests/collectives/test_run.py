@@ -82,7 +82,7 @@ def run_model(communicator, n_ranks):
 
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8])
 def test_a_text_of_many_iterations(make_communicator, n_ranks):
-    with LocalCommunicator(n_ranks, sequential=True) as local:
+    with LocalCommunicator(n_ranks, n_threads=1) as local:
         expected = run_model(local, n_ranks)
     assert run_model(make_communicator(n_ranks), n_ranks) == expected
 

@@ -82,7 +82,7 @@ def test_clocks_and_counts(given_plans):
 def test_a_run_counts_what_the_simulator_says():
     connectivity = random_connectivity(40, 7, seed=1)
     plan = reduce_plan(connectivity)
-    with LocalCommunicator(7, sequential=True) as communicator:
+    with LocalCommunicator(7, n_threads=1) as communicator:
         items = communicator.values(items_of_ranks(connectivity))
         rows = communicator.map(_two_columns, items)
         prepared = communicator.prepare(plan, items)

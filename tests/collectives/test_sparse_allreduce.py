@@ -77,7 +77,7 @@ def test_same_bits_and_counts_on_every_transport(make_communicator, n_ranks, req
     vectors = unequal_vectors(n_ranks)
     expected = serial_sum(vectors)
     communicator = make_communicator(n_ranks)
-    with LocalCommunicator(n_ranks, sequential=True) as simulator:
+    with LocalCommunicator(n_ranks, n_threads=1) as simulator:
         for algorithm in ONE_OF_EACH_KIND if in_processes and n_ranks != 5 else ALGORITHMS:
             streams, counts = run(communicator, vectors, algorithm=algorithm)
             np.testing.assert_allclose(streams[0].to_numpy(), expected, rtol=1e-9, atol=1e-9)
@@ -106,7 +106,7 @@ def test_a_sum_has_the_same_bits_wherever_it_is_cut(n_ranks, algorithm, size, sw
     like = stream_of(unequal_vectors(1, size, seed + 1)[0])
     cuts = equal_shares(like, n_ranks)
     options = {"algorithm": algorithm, "switch_density": switch}
-    with LocalCommunicator(n_ranks, sequential=True) as communicator:
+    with LocalCommunicator(n_ranks, n_threads=1) as communicator:
         whole, _ = run(communicator, vectors, **options)
         streams, counted = cut_elsewhere(communicator, map(stream_of, vectors), cuts, **options)
     for stream in streams:
@@ -125,7 +125,7 @@ def test_ranks_add_up_as_many_entries_each_where_frequent_ones_come_first(n_rank
     held = [np.unique((size * random.random(900) ** 5).astype(int)) for _ in range(n_ranks)]
     streams = [stream_of((each, np.ones(len(each)), size)) for each in held]
     options = {"algorithm": "ssar-split-allgather", "switch_density": 1.0}
-    with LocalCommunicator(n_ranks, sequential=True) as communicator:
+    with LocalCommunicator(n_ranks, n_threads=1) as communicator:
         (total, *_), equal = cut_elsewhere(communicator, streams, (), **options)
         (again, *_), cut = cut_elsewhere(
             communicator, streams, equal_shares(total, n_ranks), **options
@@ -178,7 +178,7 @@ def test_any_number_of_ranks_any_size(n_ranks, algorithm, size, switch, seed):
     random = np.random.default_rng(seed)
     vectors = random.integers(-9, 9, (n_ranks, size))
     vectors[random.random(vectors.shape) < random.choice([0.0, 0.5, 0.95, 1.0])] = 0
-    with LocalCommunicator(n_ranks, sequential=True) as communicator:
+    with LocalCommunicator(n_ranks, n_threads=1) as communicator:
         streams, _ = run(communicator, list(vectors), algorithm=algorithm, switch_density=switch)
     for stream in streams:
         assert stream.values.dtype == vectors.dtype
@@ -199,7 +199,7 @@ def test_arrays_taken_as_they_are_give_the_bits_of_entries(
     for array in arrays:
         array[random.random(size) < random.choice([0.0, 0.5, 1.0])] = -0.0
     given, options = [array.copy() for array in arrays], {"algorithm": algorithm}
-    with LocalCommunicator(n_ranks, sequential=True) as communicator:
+    with LocalCommunicator(n_ranks, n_threads=1) as communicator:
         streams = [stream_of(array, reduction=reduction) for array in arrays]
         expected, counts = run(communicator, streams, reduction=reduction, **options)
         found, same_counts = run(communicator, arrays, reduction=reduction, **options)
@@ -262,7 +262,7 @@ def test_messages_and_volumes_of_table_3_1(n_ranks):
         "dense-ring": (2 * (p - 1), *[2 * size * (p - 1) / p] * 2),
         "dense-recursive-doubling": (log, *[log * size] * 2),
     }
-    with LocalCommunicator(n_ranks, sequential=True) as communicator:
+    with LocalCommunicator(n_ranks, n_threads=1) as communicator:
         for algorithm, (messages, *rows) in bounds.items():
             for make, most in zip((identical, disjoint), rows, strict=True):
                 vectors = make(n_ranks, k, size)
@@ -278,7 +278,7 @@ def test_messages_and_volumes_of_table_3_1(n_ranks):
 def test_early_switching_sends_less_than_a_split_of_all_in_messages():
     """g - 1 + log2(P/g) + log2 P messages; dense from the group on."""
     vectors = unequal_vectors(16)
-    with LocalCommunicator(16, sequential=True) as communicator:
+    with LocalCommunicator(16, n_threads=1) as communicator:
         for group in (2, 4, 8, 16):
             _, counts = run(communicator, vectors, algorithm="dsar-early-switching", group=group)
             assert counts["messages_sent"] == [group - 1 + int(math.log2(16 // group)) + 4] * 16
@@ -288,7 +288,7 @@ def test_early_switching_sends_less_than_a_split_of_all_in_messages():
 
 def test_every_layering_of_the_butterfly():
     vectors = unequal_vectors(12)
-    with LocalCommunicator(12, sequential=True) as communicator:
+    with LocalCommunicator(12, n_threads=1) as communicator:
         for degrees in factorizations(12):
             streams, counts = run(communicator, vectors, algorithm="butterfly", degrees=degrees)
             np.testing.assert_allclose(streams[7].to_numpy(), serial_sum(vectors), atol=1e-9)
@@ -297,7 +297,7 @@ def test_every_layering_of_the_butterfly():
 
 def test_the_sizes_are_agreed_on_first():
     """Two small messages a rank, before the first entry moves."""
-    with LocalCommunicator(4, sequential=True) as communicator:
+    with LocalCommunicator(4, n_threads=1) as communicator:
         run(communicator, unequal_vectors(4), algorithm="ssar-split-allgather")
         labels = [record.label for record in communicator.counters.rounds]
         assert labels[:2] == ["sparse allreduce: sizes"] * 2
@@ -370,14 +370,14 @@ def test_ranks_that_disagree_are_named(make_communicator, change, message):
     ],
 )
 def test_bad_options(options, message):
-    with LocalCommunicator(4, sequential=True) as communicator:
+    with LocalCommunicator(4, n_threads=1) as communicator:
         values = communicator.values(unequal_vectors(4))
         with pytest.raises(InputError, match=message):
             sparse_allreduce(communicator, values, **{"switch_density": SWITCH, **options})
 
 
 def test_a_choice_among_nothing_that_there_is():
-    with LocalCommunicator(2, sequential=True) as communicator:
+    with LocalCommunicator(2, n_threads=1) as communicator:
         values = communicator.values([np.ones(3)] * 2)
         for among in ((), ("butterfly", "fastest")):
             with pytest.raises(InputError, match="name some of ssar-rec"):
@@ -388,7 +388,7 @@ def test_a_choice_among_nothing_that_there_is():
 def test_numbers_are_of_one_kind_however_they_lie_in_memory(dtypes):
     """The other order of bytes; a second C type of 8 bytes."""
     vectors = [(np.array([1, 3]), np.array([2, 5], dtype), 6) for dtype in map(np.dtype, dtypes)]
-    with LocalCommunicator(2, sequential=True) as communicator:
+    with LocalCommunicator(2, n_threads=1) as communicator:
         values = communicator.values(vectors)
         total = sparse_allreduce(
             communicator, values, algorithm="ssar-recursive-doubling", switch_density=1.0

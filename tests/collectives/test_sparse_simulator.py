@@ -45,7 +45,7 @@ def test_counts_are_those_of_a_run(n_ranks, algorithm, size, density, seed):
     vectors = vectors_of(n_ranks, size, seed)
     options = {"algorithm": algorithm, "switch_density": density}
     found = simulate_sparse_allreduce(vectors, size, **options)
-    with LocalCommunicator(n_ranks, sequential=True) as communicator:
+    with LocalCommunicator(n_ranks, n_threads=1) as communicator:
         given = [(v, np.ones(len(v), np.float32), size) for v in vectors]
         sparse_allreduce(communicator, communicator.values(given), **options)
         counted = communicator.counters.of(algorithm)
@@ -94,7 +94,7 @@ def test_dense_allreduces(n_ranks):
     runs = {"star": (allreduce, "allreduce"), "hypercube": (hypercube_allreduce, _CUBE)}
     for algorithm, (run, label) in runs.items():
         found = simulate_allreduce(n_ranks, 320, algorithm)
-        with LocalCommunicator(n_ranks, sequential=True) as communicator:
+        with LocalCommunicator(n_ranks, n_threads=1) as communicator:
             run(communicator, communicator.values(values))
             counted = communicator.counters.of(label)
         for what in ("messages", "bytes"):

@@ -60,7 +60,7 @@ def test_sums_are_those_of_the_counters(make_communicator):
     timeline = communicator.record_timeline()
     connectivity = random_connectivity(N_ITEMS, 3, seed=0)
     found = run_exchange(communicator, connectivity)
-    with LocalCommunicator(3, sequential=True) as unrecorded:
+    with LocalCommunicator(3, n_threads=1) as unrecorded:
         assert_same_bits(run_exchange(unrecorded, connectivity), found)
     communicator.close()  # the counts of the last tasks come with it
     counters = communicator.counters

@@ -130,7 +130,7 @@ def train(communicator, compressor):
     "compressor", [TopK(12), TopK(12, bucket=100), ApproximateTopK(12)], ids=repr
 )
 def test_sparse_gradients_give_plain_sgd_bit_for_bit(make_communicator, compressor):
-    plain, _ = train(LocalCommunicator(N_RANKS, sequential=True), None)
+    plain, _ = train(LocalCommunicator(N_RANKS, n_threads=1), None)
     found, feedback = train(make_communicator(N_RANKS), compressor)
     assert not any(of_rank.residual.any() for of_rank in feedback)
     for rank in range(N_RANKS):
@@ -139,8 +139,8 @@ def test_sparse_gradients_give_plain_sgd_bit_for_bit(make_communicator, compress
 
 def test_fewer_entries_give_another_descent_that_keeps_the_rest():
     """The test above can fail: with k = 3 the weights differ, and residuals fill."""
-    plain, _ = train(LocalCommunicator(N_RANKS, sequential=True), None)
-    found, feedback = train(LocalCommunicator(N_RANKS, sequential=True), TopK(3))
+    plain, _ = train(LocalCommunicator(N_RANKS, n_threads=1), None)
+    found, feedback = train(LocalCommunicator(N_RANKS, n_threads=1), TopK(3))
     assert found[0].tobytes() != plain[0].tobytes()
     assert all(of_rank.residual.any() for of_rank in feedback)
 
@@ -154,7 +154,7 @@ def test_error_feedback_reaches_the_optimum():
     random = np.random.default_rng(0)
     targets = [random.standard_normal(40).astype(np.float32) for _ in range(N_RANKS)]
     for compressor in (TopK(4), ApproximateTopK(8)):
-        with LocalCommunicator(N_RANKS, sequential=True) as communicator:
+        with LocalCommunicator(N_RANKS, n_threads=1) as communicator:
             goals = communicator.values(targets)
             weights = communicator.values([np.zeros(40, np.float32)] * N_RANKS)
             feedback = start_feedback(communicator, 40)

@@ -114,7 +114,7 @@ def test_without_staleness_it_is_a_sequential_sgd(n_ranks, schedule):
     """The bits of one pass after another over whole factors, in the order of the sub-epochs."""
     events = _events()
     plan = _plan(events, n_ranks, schedule=schedule)
-    with LocalCommunicator(n_ranks, sequential=True) as comm:
+    with LocalCommunicator(n_ranks, n_threads=1) as comm:
         text = _text(comm, plan, events)
         blank = Ratings.of(events).blank(F)
         cells, first = text._ratings.content, text.gather(blank)
@@ -152,7 +152,7 @@ def test_what_is_drawn_is_unseen_and_in_the_cell(n_ranks, eta, schedule):
     events = _events()
     seen = events.to_scipy()
     plan = _plan(events, n_ranks, eta, schedule=schedule)
-    with LocalCommunicator(n_ranks, sequential=True) as comm:
+    with LocalCommunicator(n_ranks, n_threads=1) as comm:
         cells = _text(comm, plan, events)._ratings.content
     counted = total = 0.0
     for rank, cell in enumerate(cells):
@@ -182,7 +182,7 @@ def test_a_draw_depends_on_its_user_and_item_alone():
             events, n_ranks, schedule="dsgd", eta=1, partitioner=parts, axis="rows",
             averaging="mean", layout=RowLayout(F, True, True), random_state=0,
         )  # fmt: skip
-        with LocalCommunicator(n_ranks, sequential=True) as comm:
+        with LocalCommunicator(n_ranks, n_threads=1) as comm:
             cell = _text(comm, plan, events)._ratings.content[0]
         every = np.arange(N_ITEMS)
         place = np.empty(N_ITEMS, np.int32)

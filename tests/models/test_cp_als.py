@@ -64,7 +64,7 @@ class Local:
         self.n_ranks = n_ranks
 
     def open(self, after_loss):
-        return LocalCommunicator(self.n_ranks, sequential=True)
+        return LocalCommunicator(self.n_ranks, n_threads=1)
 
     def can_improve(self):
         return False

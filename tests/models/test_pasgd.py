@@ -60,7 +60,7 @@ def _train(plan, ratings, n_epochs=3):
 
 def _replay(plan, ratings, n_epochs=3) -> RankModel:
     """One sequential SGD over global factors, in the order that the sub-epochs define."""
-    with LocalCommunicator(plan.n_ranks, sequential=True) as comm:
+    with LocalCommunicator(plan.n_ranks, n_threads=1) as comm:
         text = _text(comm, plan, ratings)
         cells: list[RankRatings] = text._ratings.content
         first: list[RankModel] = text._changing[0].content
@@ -114,7 +114,7 @@ def test_one_rank_is_algorithm_1_rating_by_rating():
     ratings = _ratings()
     plan = _plan(ratings, 1, 1)
     state, _, steps = _train(plan, ratings, n_epochs=1)
-    with LocalCommunicator(1, sequential=True) as comm:
+    with LocalCommunicator(1, n_threads=1) as comm:
         text = _text(comm, plan, ratings)
         (cell,), (model,) = text._ratings.content, text._changing[0].content
     error = 0.0

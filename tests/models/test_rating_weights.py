@@ -71,7 +71,7 @@ def test_each_rating_gets_its_own_weight_on_its_rank(schedule, axis):
         matrix, 3, schedule=schedule, eta=1, partitioner="random", axis=axis, averaging="mean",
         layout=layout, random_state=0, rating_bytes=16,
     )  # fmt: skip
-    with LocalCommunicator(3, sequential=True) as comm:
+    with LocalCommunicator(3, n_threads=1) as comm:
         text = MFText(
             comm, plan, learning_rate("adagrad", 0.1), 0.1, 0.1, 1.0,
             weights=rank_weights(plan, matrix),

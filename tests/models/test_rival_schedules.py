@@ -89,7 +89,7 @@ def test_gasgd_is_sgd_on_whole_factors_that_are_averaged(eta, averaging):
     """Each rank trains all rows of a copy; then rows are averaged over the ranks that have them."""
     n_ranks, ratings = 3, _ratings()
     plan = _plan(ratings, n_ranks, "gasgd", eta, averaging)
-    with LocalCommunicator(n_ranks, sequential=True) as comm:
+    with LocalCommunicator(n_ranks, n_threads=1) as comm:
         text = _text(comm, plan, ratings)
         first = text.gather(Ratings.of(ratings).blank(F))
         cells = text._ratings.content
