@@ -27,6 +27,7 @@ from daskpart._floor.blas import one_blas_thread
 from daskpart._floor.words import words_of
 from daskpart.collectives.communicator import PerRank
 from daskpart.collectives.transports.local import LocalCommunicator
+from daskpart.collectives.transports.mailbox import RunStopped
 from daskpart.errors import InputError
 
 from .endpoint import ServerEndpoint
@@ -34,10 +35,6 @@ from .shard import ServerSpec, Shard
 from .traffic import RankOutcome, RankTraffic
 
 Schedule = str | Sequence[int] | None
-
-
-class _Stopped(Exception):
-    """Another rank has failed, or the run was interrupted."""
 
 
 class Turns:
@@ -105,7 +102,7 @@ class Turns:
 
     def _is_turn_of(self, rank: int) -> bool:
         if self._stopped is not None:
-            raise _Stopped(f"Rank {rank} stopped: {self._stopped}")
+            raise RunStopped(f"Rank {rank} stopped: {self._stopped}")
         return self._waiting[rank]() if self._free else self._chosen == rank
 
     def _wake(self) -> None:
@@ -250,7 +247,7 @@ def _raise_first(turns: Turns, ranks: Sequence[Future]) -> None:
     if turns.error is not None:
         raise turns.error
     failed = [(number, rank.exception()) for number, rank in enumerate(ranks)]
-    own = [(number, error) for number, error in failed if not isinstance(error, _Stopped)]
+    own = [(number, error) for number, error in failed if not isinstance(error, RunStopped)]
     for number, error in [*own, *failed]:
         if error is not None:
             error.add_note(f"on rank {number}")
