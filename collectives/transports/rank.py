@@ -11,6 +11,7 @@ is known by its call, and ranks that disagree are told (`mailbox`).
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -180,9 +181,8 @@ class RankCommunicator(Communicator):
 
     def _take_in(self, request: Request, own: dict[Number, bytes]) -> None:
         for number, pickled in own.items():
-            value = handles.loads(pickled, _no_handles)
             # arrays that are read-only at the driver are so here: `update` works on a copy
-            self._held[number] = PerRank(self, value, borrowed=True)
+            self._held[number] = PerRank(self, pickle.loads(pickled), borrowed=True)
         for number, keys in request.keys.items():
             assert self._fetch is not None
             # the worker holds it too
@@ -376,7 +376,3 @@ def _own(state: PerRank) -> Any:
 def _name_of_fold(function: Callable) -> str:
     reduction = getattr(function, "__self__", None)  # of `Reduction.fold`
     return reduction.name if isinstance(reduction, Reduction) else name_of(function)
-
-
-def _no_handles(reference: Any) -> Any:
-    raise InputError("A value that is handed out must not hold per-rank values itself.")
