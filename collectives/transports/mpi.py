@@ -98,23 +98,6 @@ class WorkerGroup:
             self.comm.Free()
 
 
-_groups: dict[str, WorkerGroup] = {}
-_joining: dict[str, threading.Lock] = {}
-
-
-def worker_group(members: tuple[int, ...], name: str) -> WorkerGroup:
-    """The group of a session's workers; made once, when all of them ask for it.
-
-    This is collective over the workers, the one wait without an end. So it is the first thing that
-    the ranks do, when all of them run; a process that dies takes its MPI job along.
-    """
-    # a lock each: two that begin at once must not wait for each other in different order
-    with _joining.setdefault(name, threading.Lock()):
-        if name not in _groups:
-            _groups[name] = WorkerGroup(members, name)
-        return _groups[name]
-
-
 class MpiEndpoint(Endpoint):
     """One rank's messages over MPI; see `rank.Endpoint`.
 
@@ -137,8 +120,17 @@ class MpiEndpoint(Endpoint):
         self._status: Any
 
     def connect(self) -> None:
-        """Join the group of the workers; collective."""
-        self._group = worker_group(self._members, self._session.spec.run_id)
+        """Join the group of the workers, which the first rank of a session makes.
+
+        This is collective over the workers, the one wait without an end. So it is the first thing
+        that the ranks do, when all of them run; a process that dies takes its MPI job along.
+        """
+        session = self._session
+        # a lock each: two that begin at once must not wait for each other in different order
+        with session.joining:
+            if session.group is None:
+                session.group = WorkerGroup(self._members, session.spec.run_id)
+        self._group = session.group
         self._status = self._group.mpi.Status()
 
     def send(self, call: Call, destinations: Sequence[int], payload: Any) -> None:
@@ -240,10 +232,8 @@ class MpiEndpoint(Endpoint):
 
     def close(self, whole: bool) -> None:
         """Of the last rank on this worker: free the group."""
-        group = _groups.pop(self._session.spec.run_id, None)
-        _joining.pop(self._session.spec.run_id, None)
-        if group is not None:
-            group.close(whole)
+        if self._session.group is not None:
+            self._session.group.close(whole)
 
     def _tag(self, source: int, destination: int) -> int:
         """Of all messages from one rank to another; the processes are known besides."""

@@ -221,6 +221,8 @@ class Session:
         self.mailboxes = {rank: Mailbox(rank, spec.timeout) for rank in ranks}
         self._texts = dict.fromkeys(ranks, 0)  # of a rank, the run whose text has ended last
         self.services: dict[str, Any] = {}  # by name: what takes messages that are for no rank
+        self.group: Any = None  # what the endpoints of its ranks share, if they do
+        self.joining = threading.Lock()  # for who makes it
         self._queues: dict[int, queue.SimpleQueue] = {r: queue.SimpleQueue() for r in ranks}
         self._owed: dict[int, asyncio.Future] = {}  # the answer of each rank to the last request
         self._running: set[int] = set()

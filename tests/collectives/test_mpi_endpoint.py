@@ -73,16 +73,24 @@ def assert_kept_until_it_comes(message, group):
     assert not message.requests
 
 
-@pytest.fixture
-def endpoint(message):
-    """Of rank 0, which waits 0.05 s for a message of rank 1."""
-    spec = SimpleNamespace(run_id="abc")
-    session = SimpleNamespace(mailboxes={0: Mailbox(0, timeout=0.05)}, spec=spec)
+def endpoint_with(mailbox):
+    """Of rank 0, which may be sent to by rank 1 on another worker."""
+    session = SimpleNamespace(
+        mailboxes={0: mailbox}, spec=SimpleNamespace(run_id="abc"), group=None,
+        joining=threading.Lock(),
+    )  # fmt: skip
     endpoint = mpi.MpiEndpoint(session, 0, (0, 1))
     endpoint.connect()
+    return endpoint
+
+
+@pytest.fixture
+def endpoint(message):
+    """It waits 0.05 s for a message of rank 1."""
+    endpoint = endpoint_with(Mailbox(0, timeout=0.05))
     yield endpoint
     assert not endpoint.all_sent()
-    assert_kept_until_it_comes(message, mpi.worker_group((0, 1), spec.run_id))
+    assert_kept_until_it_comes(message, endpoint._session.group)
     endpoint.close(whole=False)
 
 
@@ -93,9 +101,7 @@ def test_a_sweep_leaves_no_receive_under_way_without_its_buffer(endpoint):
 def test_a_sweep_waits_for_what_has_begun_to_come(message):
     """A later run collects it."""
     mailbox = Mailbox(0, timeout=20.0)
-    session = SimpleNamespace(mailboxes={0: mailbox}, spec=SimpleNamespace(run_id="abc"))
-    endpoint = mpi.MpiEndpoint(session, 0, (0, 1))
-    endpoint.connect()
+    endpoint = endpoint_with(mailbox)
     whole = threading.Timer(4 * mpi._SWEEP_SECONDS, setattr, (message, "come", True))
     whole.start()
     mpi.take_in_all(SimpleNamespace(endpoint=endpoint))
@@ -122,9 +128,7 @@ def test_what_follows_a_message_that_did_not_come_whole_is_not_read(endpoint, me
 
 def test_what_nobody_took_of_a_session_before_is_dropped(message):
     """It has the same run and call."""
-    session = SimpleNamespace(mailboxes={0: Mailbox(0, 0.05)}, spec=SimpleNamespace(run_id="abc"))
-    endpoint = mpi.MpiEndpoint(session, 0, (0, 1))
-    endpoint.connect()
+    endpoint = endpoint_with(Mailbox(0, timeout=0.05))
     message.come, ours = True, message.header
     message.header = wire.pack(np.zeros(2), ("def", *CALL))[0]
     with pytest.raises(TimeoutError, match=r"Rank 0 waited 0.05 s"):
