@@ -37,7 +37,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.archive import opened_npz
-from daskpart._floor.atomic import replacing
 from daskpart._floor.checks import require_like, whole_number
 from daskpart.errors import InputError
 
@@ -105,11 +104,10 @@ class EmbeddedPlan(Plan):
         numbered = Round(entry.n_ranks, entry.source, entry.destination, entry.pointer, numbers)
         return numbered if self.kind == "expand" else numbered.reversed()
 
-    def save(self, path: str | Path) -> None:
-        """Write the plan to an .npz file; `Plan.load` reads the carried plan from it."""
+    def _arrays(self) -> dict[str, Any]:
+        """The carried plan, as which `Plan.load` reads it, and how it is embedded."""
         how = np.array([self.aware, self.payload_rows, self.every_message], np.int64)
-        with replacing(path) as file:
-            np.savez(file, **self.carried._arrays(), embedding=how)
+        return {**self.carried._arrays(), "embedding": how}
 
     @classmethod
     def load(cls, path: str | Path) -> EmbeddedPlan:
