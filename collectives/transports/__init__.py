@@ -54,9 +54,8 @@ def communicator_for(
     one_of(transport, "transport", TRANSPORTS)
     if transport == "local":
         return LocalCommunicator(n_ranks)
-    client = client_if_any(client)
     if transport == "auto":
-        return _fitting(n_ranks, client)
+        return _fitting(n_ranks, client_if_any(client))
     if transport == "dask":
         from .dask_comm import DaskCommunicator
 
