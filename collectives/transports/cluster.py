@@ -114,11 +114,10 @@ class Cluster:
         run = partial(self.client.run, function, *arguments, workers=self.workers)
         return list(self.answered(partial(run, on_error="ignore", asynchronous=True)).values())
 
-    def on_those_left(self, function: Callable, *arguments: Any) -> list[Any]:
-        """`call` on the workers that are still there; the others are forgotten."""
+    def forget_lost_workers(self) -> None:
+        """Only those that are still there are asked from now on."""
         there = self._there()
         self.workers = [address for address in self.workers if address in there]
-        return self.call(function, *arguments) if self.workers else []
 
     def on_scheduler(self, function: Callable, *arguments: Any) -> Any:
         """``function(*arguments)`` on the scheduler."""

@@ -312,7 +312,8 @@ class GraphCommunicator(Communicator):
         elif self._cluster.client.status == "running":
             self._cluster.release(held)
             with suppress(WorkerLostError):  # as far as the cluster answers
-                self._take_in(self._cluster.on_those_left(measures.take, self.run_id, True))
+                self._cluster.forget_lost_workers()
+                self._take_in(self._cluster.call(measures.take, self.run_id, True))
 
     # -- names and handles ---
 

@@ -16,6 +16,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from time import monotonic, sleep
 from typing import Any
 
@@ -126,7 +128,7 @@ class SpmdCommunicator(RankedCommunicator):
             )
             for rank, place in enumerate(self.placement)
         ]
-        of_workers = self._cluster.on_all(on_worker.on_session, self.run_id, "missing", seconds)
+        of_workers = self._cluster.watched(lambda: self._on_sessions("missing", seconds))
         missing = sorted(rank for of_worker in of_workers for rank in of_worker or ())
         if missing:
             self._require_ranks()
@@ -184,19 +186,14 @@ class SpmdCommunicator(RankedCommunicator):
         Looks meanwhile whether workers were lost, and whether ranks wait for each other for ever:
         then the run is stopped, and the second answer is why.
         """
-        workers = self._cluster.workers
-        asked = {"op": on_worker.RUN, "request": pickle.dumps(request)}
         # values of their own for the ranks of each worker, if there are any
-        parts = self._parts(own) if own else [(workers, b"")]
+        parts = self._parts(own) if own else [(self._cluster.workers, {})]
         last: str | None = None
         stopped: str | None = None
 
         async def all_of_them() -> list[Any]:
-            calls = [self._told({**asked, "own": part}, group) for group, part in parts]
-            said: dict[str, Any] = {}
-            for of_group in await asyncio.gather(*calls):
-                said |= of_group
-            return [said[place] for place in workers]
+            calls = [self._on_sessions("execute", request, part, workers=on) for on, part in parts]
+            return list(chain.from_iterable(await asyncio.gather(*calls)))
 
         def look() -> None:
             nonlocal last, stopped
@@ -219,34 +216,40 @@ class SpmdCommunicator(RankedCommunicator):
                 told = f"Rank {rank} ended with {type(error).__name__}, outside of a text."
                 raise WorkerLostError(f"{told} Make a new communicator.") from error
 
-    def _parts(self, own: dict[Number, list[bytes]]) -> list[tuple[list[str], bytes]]:
+    def _parts(self, own: dict[Number, list[bytes]]) -> list[tuple[list[str], dict]]:
         of_worker: dict[str, dict[int, dict[Number, bytes]]] = defaultdict(dict)
         for rank, place in enumerate(self.placement):
             of_worker[place][rank] = {number: values[rank] for number, values in own.items()}
-        return [([place], pickle.dumps(of_worker[place])) for place in self._cluster.workers]
+        return [([place], of_worker[place]) for place in self._cluster.workers]
 
-    def _on_sessions_left(self, method: str, *arguments: Any) -> None:
-        self._cluster.on_those_left(on_worker.on_session, self.run_id, method, *arguments)
-
-    async def _told(self, message: dict[str, Any], workers: list[str]) -> dict[str, Any]:
-        """What a handler of some workers answers."""
+    async def _on_sessions(
+        self, method: str, *arguments: Any, workers: Sequence[str] = (), raises: bool = True
+    ) -> list[Any]:
+        """What a method of the session gives on all workers, or some; None where it has ended."""
+        message = {"op": on_worker.ON_SESSION, "run_id": self.run_id, "method": method}
         said = await self._cluster.client.scheduler.broadcast(
-            msg={**message, "session": self.run_id}, workers=workers, on_error="return_pickle"
+            msg={**message, "arguments": pickle.dumps(arguments)},
+            workers=workers or self._cluster.workers,
+            on_error="return_pickle" if raises else "ignore",
         )
         for answer in said.values():
             if isinstance(answer, bytes):  # of a worker that could not be asked
                 raise pickle.loads(answer)
-        return {place: answer["result"] for place, answer in said.items()}
+        return [answer["result"] for answer in said.values()]
+
+    def _on_sessions_left(self, method: str, *arguments: Any) -> None:
+        """The same on the workers that are still there; their errors are passed over."""
+        self._cluster.forget_lost_workers()
+        self._cluster.answered(partial(self._on_sessions, method, *arguments, raises=False))
 
     async def _deadlock(self, run: int) -> str | None:
         standings: dict[int, Standing] = {}
         ended: set[int] = set()
         # a worker is lost: the next look says so; or one is busy: then it waits for nobody
         with suppress(OSError, TimeoutError):
-            asked = {"op": on_worker.PROGRESS, "run": run}
-            answers = self._told(asked, self._cluster.workers)
-            for told in (await asyncio.wait_for(answers, _PROGRESS_SECONDS)).values():
-                of_worker, done = pickle.loads(told)
+            answers = self._on_sessions("progress", run)
+            for told in await asyncio.wait_for(answers, _PROGRESS_SECONDS):
+                of_worker, done = told or ({}, set())
                 standings |= of_worker
                 ended |= done
         return find_deadlock(standings, ended)

@@ -43,7 +43,7 @@ from daskpart.errors import InputError
 from .mailbox import Call, Mailbox, RunStopped, Standing
 from .rank import Answer, Endpoint, RankCommunicator, Request
 
-RUN, PROGRESS = "daskpart_run", "daskpart_progress"
+ON_SESSION = "daskpart_on_session"
 _MESSAGES, _STREAM_END = "daskpart_rank_messages", "end"
 _WATCH_SECONDS = 0.5
 _PAUSE_SECONDS = 2e-4
@@ -82,8 +82,7 @@ class RankHost:
         self._periods: dict[Any, float] = {}  # of callbacks that are throttled, before that
         self._ctrl_c: Any = None  # what answers it where it is passed over, before that
         worker.handlers[_MESSAGES] = self._read_messages
-        worker.handlers[RUN] = self._run
-        worker.handlers[PROGRESS] = self._progress
+        worker.handlers[ON_SESSION] = self._on_session
 
     @staticmethod
     def of(worker: Any) -> RankHost:
@@ -133,18 +132,12 @@ class RankHost:
 
     # handlers of their own: of what goes through `Client.run` the worker writes a line in its log
 
-    async def _run(self, session: str, request: bytes, own: bytes) -> dict[str, Any]:
-        """Run a text on the ranks of this worker; None in place of answers for an unknown one."""
-        known = self.sessions.get(session)
-        values = pickle.loads(own) if own else {}
-        answers = None if known is None else await known.execute(pickle.loads(request), values)
-        return {"status": "OK", "result": to_serialize(answers)}
-
-    async def _progress(self, session: str, run: int) -> dict[str, Any]:
-        """Where the ranks of this worker are; of a run that is not the present one nothing."""
-        known = self.sessions.get(session)
-        told = ({}, set()) if known is None else known.progress(run)
-        return {"status": "OK", "result": pickle.dumps(told)}
+    async def _on_session(self, run_id: str, method: str, arguments: bytes) -> dict[str, Any]:
+        """What a method of a communicator's session gives; None where there is none any more."""
+        session = self.sessions.get(run_id)
+        given = None if session is None else getattr(session, method)(*pickle.loads(arguments))
+        given = await given if asyncio.iscoroutine(given) else given
+        return {"status": "OK", "result": to_serialize(given)}
 
     async def _read_messages(self, comm: Any, run: str, sender: str) -> str:
         """Take in what another worker sends, for as long as the run lasts."""
@@ -390,13 +383,6 @@ class Session:
 async def open_session(spec: SessionSpec, dask_worker: Any) -> None:
     """Make ready for the ranks of a communicator."""
     RankHost.of(dask_worker).open(spec)
-
-
-async def on_session(run_id: str, method: str, *arguments: Any, dask_worker: Any) -> Any:
-    """What a method of a communicator's session gives here; None where there is none any more."""
-    session = RankHost.of(dask_worker).sessions.get(run_id)
-    given = None if session is None else getattr(session, method)(*arguments)
-    return await given if asyncio.iscoroutine(given) else given
 
 
 def run_rank(run_id: str, rank: int) -> None:
