@@ -36,8 +36,8 @@ from daskpart.errors import InputError
 
 from .counters import Counters
 from .hypercube import EmbeddedPlan
-from .messages import Exchange, Payload, PreparedPlan, PreparedRound, localise, slices_of_rank
-from .plan import Plan, require_same_ranks
+from .messages import Exchange, Payload, PreparedPlan, PreparedRound, localise
+from .plan import Plan, Round, require_same_ranks
 from .routes import prepare_embedding
 from .timeline import Timeline, timeline_if_recorded
 from .values import Pending, PerRank, Replicated, check_step, duplicate, require_kind
@@ -249,7 +249,8 @@ class Communicator(ABC):
         names = [plan.kind for plan in plans] if labels is None else list(labels)
         if len(names) != len(plans):
             raise InputError(f"{len(plans)} plans need as many labels, got {len(names)}.")
-        messages = self.map(localise, self._slices(plans), numbering)
+        slices = self._slices([entry for plan in plans for entry in plan.rounds])
+        messages = self.map(localise, slices, numbering)
         prepared, slots = [], itertools.count()
         for plan, name in zip(plans, names, strict=True):
             rounds = [
@@ -514,9 +515,10 @@ class Communicator(ABC):
     def _close(self) -> None:  # noqa: B027
         """Let go of what the transport holds."""
 
-    def _slices(self, plans: Sequence[Plan]) -> PerRank:
-        """Each rank's slice of some plans."""
-        return self.values([slices_of_rank(plans, rank) for rank in range(self.n_ranks)])
+    def _slices(self, rounds: Sequence[Round]) -> PerRank:
+        """Each rank's slice of every round."""
+        ranks = range(self.n_ranks)
+        return self.values([[entry.of_rank(rank) for entry in rounds] for rank in ranks])
 
     # -- checks ---
 

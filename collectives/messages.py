@@ -14,7 +14,7 @@ payload says by its arrays how much there is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -186,11 +186,6 @@ def require_prepared(given: object, kind: str) -> None:
         raise InputError(
             f"A plan of kind {kind} is needed, got one of kind {given.kind}; use its reversed()."
         )
-
-
-def slices_of_rank(plans: Sequence[Plan], rank: int) -> list[RankRound]:
-    """One rank's slice of every round of every plan, in order."""
-    return [entry.of_rank(rank) for plan in plans for entry in plan.rounds]
 
 
 def localise(rounds: list[RankRound], numbering: NDArray[Any]) -> list[RankMessages]:

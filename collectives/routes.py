@@ -67,9 +67,7 @@ def prepare_embedding(
     """Slots and positions on each rank; what a rank only forwards need not be in its numbering."""
     require_same_ranks([plan], communicator.n_ranks)
     # for each rank its slice of the carried plan, in items and in routed rows, and of the rounds
-    entries = (plan.carried.rounds[0], plan.carried_rows(), *plan.rounds)
-    slices = [tuple(entry.of_rank(rank) for entry in entries) for rank in range(plan.n_ranks)]
-    pieces = communicator.values(slices)
+    pieces = communicator._slices([*plan.carried.rounds, plan.carried_rows(), *plan.rounds])
     combines = plan.kind == "reduce" and plan.aware  # copies of a row that meet on the way
     routes = communicator.map(
         routes_of_rank, pieces, numbering, n_routed=plan.n_routed, combines=combines
@@ -85,7 +83,7 @@ def prepare_embedding(
 
 
 def routes_of_rank(
-    pieces: tuple[RankRound, ...], numbering: NDArray[Any], *, n_routed: int, combines: bool
+    pieces: list[RankRound], numbering: NDArray[Any], *, n_routed: int, combines: bool
 ) -> RankRoutes:
     """Routes through one rank; `numbering` as for `Communicator.prepare`."""
     carried, ends, *rounds = pieces

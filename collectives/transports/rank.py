@@ -22,8 +22,8 @@ from daskpart._floor.words import words_of
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated
 from daskpart.collectives.cost_model import CostModel
 from daskpart.collectives.counters import Counters, value_bytes
-from daskpart.collectives.messages import Exchange, RankExchange, RankMessages, slices_of_rank
-from daskpart.collectives.plan import Plan
+from daskpart.collectives.messages import Exchange, RankExchange, RankMessages
+from daskpart.collectives.plan import Round
 from daskpart.collectives.reduction import Reduction
 from daskpart.collectives.timeline import BLOCKED, COMPUTING, SENDING, name_of, time_of
 from daskpart.collectives.values import duplicate
@@ -251,8 +251,8 @@ class RankCommunicator(Communicator):
             raise InputError("A Dask collection is handed out before the run, at the driver.")
         return PerRank(self, values[self.rank], borrowed=True)
 
-    def _slices(self, plans: Sequence[Plan]) -> PerRank:
-        return PerRank(self, slices_of_rank(plans, self.rank))
+    def _slices(self, rounds: Sequence[Round]) -> PerRank:
+        return PerRank(self, [entry.of_rank(self.rank) for entry in rounds])
 
     def _map(
         self,
