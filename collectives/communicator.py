@@ -35,6 +35,7 @@ from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
 from .counters import Counters
+from .from_dask import computed_values
 from .hypercube import EmbeddedPlan
 from .messages import Exchange, Payload, PreparedPlan, PreparedRound, localise
 from .plan import Plan, Round, require_same_ranks
@@ -131,13 +132,14 @@ class Communicator(ABC):
             Never overwritten: the first `update` of a rank works on a copy.
         """
         self._require_open()
-        if not is_dask_collection(values):
-            if isinstance(values, (str, Mapping, Set)):  # else its letters, its keys, in any order
-                raise InputError(f"values are a {type(values).__name__}: give a list, by rank.")
-            values = several(values, "values", f"a list of {self.n_ranks}")
-            if len(values) != self.n_ranks:
-                told = f"{self.n_ranks} ranks need as many values, got {len(values)}"
-                raise InputError(f"{told}: give one for each of the {self.n_ranks} ranks.")
+        if is_dask_collection(values):
+            return self._from_dask(values)
+        if isinstance(values, (str, Mapping, Set)):  # else its letters, its keys, in any order
+            raise InputError(f"values are a {type(values).__name__}: give a list, by rank.")
+        values = several(values, "values", f"a list of {self.n_ranks}")
+        if len(values) != self.n_ranks:
+            told = f"{self.n_ranks} ranks need as many values, got {len(values)}"
+            raise InputError(f"{told}: give one for each of the {self.n_ranks} ranks.")
         return self._values(values)
 
     def replicated(self, value: Any) -> Replicated:
@@ -470,7 +472,7 @@ class Communicator(ABC):
     # -- what a transport implements; arguments are checked ---
 
     @abstractmethod
-    def _values(self, values: Any) -> PerRank: ...
+    def _values(self, values: list[Any]) -> PerRank: ...
 
     @abstractmethod
     def _map(
@@ -501,7 +503,11 @@ class Communicator(ABC):
     @abstractmethod
     def _gather(self, values: PerRank) -> list[Any] | None: ...
 
-    # -- and what only a lazy one must ---
+    # -- and what some do otherwise ---
+
+    def _from_dask(self, collection: Any) -> PerRank:
+        """Values of a Dask collection, one key a rank."""
+        return self._values(computed_values(collection, self.n_ranks))
 
     def _replicated(self, value: Any) -> Replicated:
         return Replicated(self, value)

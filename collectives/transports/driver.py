@@ -22,7 +22,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from dask.base import is_dask_collection
 from dask.sizeof import sizeof
 
 from daskpart.collectives.communicator import Communicator, Pending, PerRank, Replicated
@@ -63,8 +62,8 @@ class RankedCommunicator(Communicator):
     def _execute(self, request: Request, own: dict[Number, list[bytes]]) -> list[Answer]:
         """Answers of all ranks, in rank order; the run is stopped on all before this raises."""
 
-    def _placed(self, values: Any) -> list[Any] | None:
-        """Futures of large values, or a Dask collection's, put where ranks are; None: of no use."""
+    def _placed(self, values: list[Any]) -> list[Any] | None:
+        """Futures of large values, put where ranks are; None: of no use."""
         return None
 
     def _after_failure(self) -> None:
@@ -212,14 +211,17 @@ class RankedCommunicator(Communicator):
 
     # -- calls outside of run: texts of one call ---
 
-    def _values(self, values: Any) -> PerRank:
+    def _values(self, values: list[Any]) -> PerRank:
+        if sum(map(_size_of, values)) > _LARGE_BYTES and (placed := self._placed(values)):
+            return self._handed_out(placed=placed)
+        # each apart: in one pickle two ranks could come to share an object
+        return self._handed_out(unsent=[handles.dumps(value, _refused) for value in values])
+
+    def _handed_out(self, unsent: Any = None, placed: Any = None) -> PerRank:
+        """A value that the ranks take with the next run that uses it; see `Held`."""
         self._n_values += 1
         held = self._held((0, self._n_values))
-        if is_dask_collection(values) or sum(map(_size_of, values)) > _LARGE_BYTES:
-            held.placed = self._placed(values)
-        if held.placed is None:
-            # each apart: in one pickle two ranks could come to share an object
-            held.unsent = [handles.dumps(value, _refused) for value in values]
+        held.unsent, held.placed = unsent, placed
         return PerRank(self, held)
 
     def _map(

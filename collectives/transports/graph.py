@@ -20,7 +20,6 @@ from typing import Any
 
 import dask
 import numpy as np
-from dask.base import is_dask_collection
 
 from daskpart._floor.checks import one_of
 from daskpart._floor.rank_tasks import (
@@ -38,6 +37,7 @@ from daskpart.collectives.communicator import (
     Replicated,
     unchanged,
 )
+from daskpart.collectives.from_dask import collection_keys
 from daskpart.collectives.messages import Exchange
 from daskpart.collectives.plan import Round
 from daskpart.collectives.timeline import name_of, now
@@ -47,7 +47,6 @@ from daskpart.errors import InputError, WorkerLostError
 from . import graph_tasks as tasks
 from . import measures
 from .cluster import Cluster, usable_client
-from .from_dask import collection_keys, computed_values
 from .placement import place_ranks
 
 
@@ -133,19 +132,19 @@ class GraphCommunicator(Communicator):
 
     # -- steps: only the graph grows ---
 
-    def _values(self, values: Any) -> PerRank:
-        if is_dask_collection(values):
-            keys = collection_keys(values, self.n_ranks)
-            if self._cluster:
-                held = self._cluster.persist(values)
-            else:
-                held = computed_values(values, self.n_ranks)
-            # a step, to keep them where their ranks live
-            return self._map(unchanged, None, [self._known(keys, held)], {})
-        if self._cluster:
-            held = self._cluster.scatter(values)
-            return self._known([future.key for future in held], held)
-        return self._known(self._keys("values"), values)
+    def _values(self, values: list[Any]) -> PerRank:
+        if self._cluster is None:
+            return self._known(self._keys("values"), values)
+        held = self._cluster.scatter(values)
+        return self._known([future.key for future in held], held)
+
+    def _from_dask(self, collection: Any) -> PerRank:
+        if self._cluster is None:
+            return super()._from_dask(collection)
+        keys = collection_keys(collection, self.n_ranks)
+        held = self._cluster.persist(collection)
+        # a step, to keep them where their ranks live
+        return self._map(unchanged, None, [self._known(keys, held)], {})
 
     def _replicated(self, value: Any) -> Replicated:
         key = (self._name("replicated"), 0)

@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from dask.base import is_dask_collection
 
 from daskpart._floor.blas import one_blas_thread
 from daskpart._floor.checks import whole_number
@@ -31,7 +30,6 @@ from daskpart.collectives.messages import Exchange, Message, RankExchange, RankM
 from daskpart.collectives.timeline import BLOCKED, COMPUTING, SENDING, Span, name_of
 from daskpart.collectives.values import duplicate
 
-from .from_dask import computed_values
 from .rank_pool import RankPool
 
 _SHORT = 4e-4  # seconds of a step, of all ranks together, below which threads don't pay
@@ -67,9 +65,7 @@ class LocalCommunicator(Communicator):
         """Threads that run the ranks, the calling one included."""
         return self._pool.n_threads
 
-    def _values(self, values: Any) -> PerRank:
-        if is_dask_collection(values):
-            values = computed_values(values, self.n_ranks)
+    def _values(self, values: list[Any]) -> PerRank:
         return PerRank(self, values, borrowed=True)
 
     def _map(

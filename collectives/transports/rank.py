@@ -246,10 +246,11 @@ class RankCommunicator(Communicator):
         """Only the driver's communicator adds up what all ranks sent."""
         raise InputError("Counters are at the driver: look at them when the run is over.")
 
-    def _values(self, values: Any) -> PerRank:
-        if not isinstance(values, list):
-            raise InputError("A Dask collection is handed out before the run, at the driver.")
+    def _values(self, values: list[Any]) -> PerRank:
         return PerRank(self, values[self.rank], borrowed=True)
+
+    def _from_dask(self, collection: Any) -> PerRank:
+        raise InputError("A Dask collection is handed out before the run, at the driver.")
 
     def _slices(self, rounds: Sequence[Round]) -> PerRank:
         return PerRank(self, [entry.of_rank(self.rank) for entry in rounds])

@@ -21,16 +21,15 @@ from itertools import chain
 from time import monotonic, sleep
 from typing import Any
 
-from dask.base import is_dask_collection
 from distributed import Client, Future
 
-from daskpart.collectives.communicator import Communicator, unchanged
+from daskpart.collectives.communicator import Communicator, PerRank, unchanged
+from daskpart.collectives.from_dask import collection_keys
 from daskpart.errors import InputError, WorkerLostError, WorkersBusyError
 
 from . import worker as on_worker
 from .cluster import Cluster, usable_client
 from .driver import RankedCommunicator, blamed
-from .from_dask import collection_keys
 from .handles import Number
 from .lease import end_lease, take_lease
 from .mailbox import RunStopped, Standing, find_deadlock
@@ -151,16 +150,17 @@ class SpmdCommunicator(RankedCommunicator):
 
     # -- runs ---
 
-    def _placed(self, values: Any) -> list[Future]:
-        if not is_dask_collection(values):
-            return self._cluster.scatter(values)
-        collection_keys(values, self.n_ranks)
+    def _placed(self, values: list[Any]) -> list[Future]:
+        return self._cluster.scatter(values)
+
+    def _from_dask(self, collection: Any) -> PerRank:
+        collection_keys(collection, self.n_ranks)
         brought = [  # to the worker that this runs on
             self._cluster.client.submit(unchanged, future, workers=[place], pure=False)
-            for future, place in zip(self._cluster.persist(values), self.placement, strict=True)
+            for future, place in zip(self._cluster.persist(collection), self.placement, strict=True)
         ]
         self._cluster.wait(brought)
-        return brought
+        return self._handed_out(placed=brought)
 
     def _execute(self, request: Request, own: dict[Number, list[bytes]]) -> list[Answer]:
         try:

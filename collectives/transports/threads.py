@@ -16,12 +16,7 @@ from concurrent.futures import Future, wait
 from time import monotonic
 from typing import Any
 
-from dask.base import is_dask_collection
-
-from daskpart.collectives.communicator import PerRank
-
 from .driver import RankedCommunicator, blamed
-from .from_dask import computed_values
 from .handles import Number
 from .mailbox import Call, Mailbox, find_deadlock
 from .rank import Answer, Endpoint, RankCommunicator, Request
@@ -108,11 +103,6 @@ class ThreadsCommunicator(RankedCommunicator):
         ended = {rank for rank, future in enumerate(futures) if future.done()}
         standings = {box.rank: box.standing() for box in self._mailboxes if box.run == run}
         return find_deadlock(standings, ended)
-
-    def _values(self, values: Any) -> PerRank:
-        if is_dask_collection(values):
-            values = computed_values(values, self.n_ranks)
-        return super()._values(values)
 
     def _close(self) -> None:
         limit = monotonic() + 10.0
