@@ -209,9 +209,9 @@ class GraphCommunicator(Communicator):
 
     @staticmethod
     def _half(pending: Pending, rank: int) -> tuple[Any, int]:
-        """A rank's half of a round; of a plan all halves of the rank, and the place among them."""
+        """A rank's half of a round: halves of the rank, and the place among them."""
         if isinstance(pending.round, Exchange):
-            return pending.round.of_ranks[rank], -1
+            return [pending.round.of_ranks[rank]], 0
         return TaskRef(pending.round.messages.content.keys[rank]), pending.round.slot
 
     def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:

@@ -4,7 +4,7 @@
     (pack-…-5, source, destination)     one message, made where the source lives
     (combine-…-6, rank)                 all messages to a rank, combined where it lives
 
-A task of a round gets its rank's half of it, or all halves of the rank and the place among them.
+A task of a round gets halves of rounds of its rank, and the place of this one's among them.
 The second part of a key is the rank whose worker runs the task. The pin is an annotation of the
 layer, and arrays' optimisation would drop it: so ranks live in a collection of their own
 (`RankCollection`) that is only culled.
@@ -80,7 +80,8 @@ def run_step(
 ) -> Any:
     """``function(*values, **static)`` on one rank, with a copy of a first value that it overwrites.
 
-    What is `arriving`, its half of a round and the messages, becomes an inbox behind that one.
+    What is `arriving`, its half of a round as in `run_pack` and the messages, becomes an inbox
+    behind that one.
     """
     own = list(values)
     if overwrites:
@@ -88,8 +89,8 @@ def run_step(
     begin = now()
     with _on_rank(rank):
         if arriving is not None:
-            half, slot, payloads = arriving
-            own.insert(int(overwrites), _opened(half, slot).incoming(list(payloads)))
+            halves, slot, payloads = arriving
+            own.insert(int(overwrites), halves[slot].incoming(list(payloads)))
         result = function(*own, **static)
     run, step = mark
     record(run, (step, rank), Note(begin, now(), name_of(function)))
@@ -97,9 +98,9 @@ def run_step(
 
 
 @_told_to_the_client
-def run_pack(mark: Mark, pack: Callable, index: int, half: Any, slot: int, value: Any) -> Any:
-    """Make one message."""
-    own = _opened(half, slot)
+def run_pack(mark: Mark, pack: Callable, index: int, halves: list, slot: int, value: Any) -> Any:
+    """Make one message of the round at a place among the rank's."""
+    own: RankMessages | RankExchange = halves[slot]
     begin = now()
     with _on_rank(own.rank):
         (sent,) = own.messages(value, pack, index)
@@ -107,10 +108,6 @@ def run_pack(mark: Mark, pack: Callable, index: int, half: Any, slot: int, value
     note = Note(begin, now(), rows=sent.rows, nbytes=sent.nbytes)
     record(run, (step, own.rank, sent.destinations[0]), note)
     return sent.payload
-
-
-def _opened(half: Any, slot: int) -> RankMessages | RankExchange:
-    return half if isinstance(half, RankExchange) else half[slot]
 
 
 @_told_to_the_client
