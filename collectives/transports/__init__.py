@@ -1,4 +1,23 @@
-"""Ways to run the ranks: threads of this process, a Dask task graph, or SPMD over Dask or MPI."""
+"""Ways to run the ranks: threads of this process, a Dask task graph, or SPMD over Dask or MPI.
+
+Which files a call of a text passes through, as ``comm.post(…)``, from the top down:
+
+    communicator                       checks it, for all transports
+    ├─ local      rank_pool            does it here, for all ranks
+    ├─ graph      graph_tasks          writes tasks down, and counts what they sent (`measures`)
+    └─ rank       messages             does it for its own rank: makes its messages, and sends them
+       ├─ dask_comm   wire, worker     packs them ──▶ event loop ══▶ event loop of another worker
+       ├─ mpi         wire             packs them ══▶ the same file on the other rank
+       └─ threads                      hands them over
+          mailbox                      where they wait for the call of the other rank, its `collect`
+
+How the text, and what it is given, came to a rank:
+
+    driver        handles              pickles them, with numbers for values that ranks hold
+    ├─ spmd       cluster, worker      ──▶ long tasks of ranks (`placement`, `lease` say where)
+    └─ threads                         ──▶ threads of ranks
+       rank                            runs the text, answers with what it gave and what was sent
+"""
 
 from __future__ import annotations
 
