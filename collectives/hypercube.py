@@ -179,10 +179,7 @@ def embed(
     routed = entry.items.astype(np.int64) if aware else np.arange(entry.n_rows)
     n_routed = plan.n_items if aware else entry.n_rows
     rounds = []
-    hops = _hops(plan.n_ranks, sender, receiver)
-    for (sources, destinations), (moves, message) in zip(
-        hypercube_edges(plan.n_ranks), hops, strict=True
-    ):
+    for sources, destinations, moves, message in _hops(plan.n_ranks, sender, receiver):
         pointer, items = _contents(message, routed[moves], len(sources), n_routed, payload_rows)
         keep = (np.diff(pointer) > 0) | every_message
         pointer = np.concatenate((pointer[:-1][keep], pointer[-1:]))
@@ -283,22 +280,20 @@ def _check_one_owner(outward: Plan, sender: NDArray[np.int64]) -> None:
 
 def _hops(
     n_ranks: int, sender: NDArray[np.int64], receiver: NDArray[np.int64]
-) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
-    """For each round of `hypercube_edges`: which transfers move, and in which of its messages."""
+) -> Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_], NDArray[np.int64]]]:
+    """Of each round the messages, which transfers move, and in which of the messages."""
     steps = _steps(n_ranks)
     size = steps[0].n_parts
     start, end = sender % size, receiver % size
     for step in steps:
         if step.kind == "fold":
-            moves = sender >= size
-            yield moves, start[moves]
+            moves, here = sender >= size, start
         elif step.kind == "unfold":
-            moves = receiver >= size
-            yield moves, end[moves]
+            moves, here = receiver >= size, end
         else:
-            moves = (start ^ end) & step.span != 0
             below = step.span - 1  # these bits are the receiver's already
-            yield moves, (end[moves] & below) | (start[moves] & ~below)
+            moves, here = (start ^ end) & step.span != 0, (end & below) | (start & ~below)
+        yield *pairs_of(step, n_ranks), moves, here[moves]
 
 
 def _contents(
