@@ -199,26 +199,22 @@ def find_deadlock(standings: dict[int, Standing], ended: set[int]) -> str | None
     Standings are of the ranks that have begun the run, `ended` those whose text has. They may be of
     slightly different times, so only what two looks find alike is sure.
     """
-    waiting = {rank: _in_vain(rank, standings) for rank in standings}
+    waiting = {rank: wait for rank in standings if (wait := _in_vain(rank, standings))}
     for first in sorted(waiting):
         seen: list[int] = []
         rank: Any = first
-        while rank not in seen:
+        while rank in waiting and rank not in seen:
             seen.append(rank)
-            wait = waiting.get(rank)
-            if wait is None:
-                break
-            call, source = wait
+            call, source = waiting[rank]
             if source in ended:
                 return (
                     f"Ranks disagree: rank {rank} waits in {call} for a message of rank {source}, "
                     "whose text has ended."
                 )
             rank = source
-        else:
-            circle = seen[seen.index(rank) :]
-            told = "; ".join(f"rank {r} waits in {waiting[r][0]} for rank {waiting[r][1]}"  # type: ignore[index]
-                             for r in circle)  # fmt: skip
+        if rank in seen:
+            circle = [(each, *waiting[each]) for each in seen[seen.index(rank) :]]
+            told = "; ".join(f"rank {r} waits in {call} for rank {of}" for r, call, of in circle)
             return f"Ranks disagree and wait for each other: {told}."
     return None
 
