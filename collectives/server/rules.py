@@ -55,15 +55,6 @@ class UpdateRule:
     summed: bool = False
     kinds: str = "biuf"
 
-    @classmethod
-    def from_function(cls, function: Callable[[Rows, Rows], Rows]) -> UpdateRule:
-        """Of a function ``function(current_rows, pushed_rows)`` that gives the new rows.
-
-        A push may name an id only once.
-        """
-        name = getattr(function, "__name__", type(function).__name__)
-        return cls(name, partial(_apply_function, function=function, name=name), distinct=True)
-
 
 def proximal_step(step_size: float, l1: float) -> UpdateRule:
     """A proximal gradient step for a loss + `l1`·‖x‖₁: what is pushed are gradients of the loss.
@@ -94,7 +85,8 @@ def rule_of(update: str | Callable[..., Any] | UpdateRule, dtype: np.dtype[Any])
     elif isinstance(update, str) and update in _RULES:
         rule = _RULES[update]
     elif callable(update):
-        rule = UpdateRule.from_function(update)
+        name = getattr(update, "__name__", type(update).__name__)
+        rule = UpdateRule(name, partial(_apply_function, function=update, name=name), distinct=True)
     else:
         raise InputError(
             f"update is {update!r}: give one of {', '.join(map(repr, _RULES))}, proximal_step(…), "

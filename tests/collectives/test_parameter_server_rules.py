@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daskpart.collectives import ParameterServer, UpdateRule, proximal_step
+from daskpart.collectives import ParameterServer, proximal_step
 
 
 def local(n_items, **options):
@@ -27,8 +27,7 @@ def test_rules():
     assert after("or", [4, 1], np.uint64) == [5, 1, 1]
     assert after("or", [True, False], bool, initial=0) == [True, False, False]
     assert after(np.maximum, [0.5, 3], float) == [1.0, 1.0, 3.0]
-    mean = UpdateRule.from_function(lambda current, pushed: (current + pushed) / 2)
-    assert after(mean, [3, 1], float) == [2.5, 1.0, 1.0]
+    assert after(lambda current, pushed: (current + pushed) / 2, [3, 1], float) == [2.5, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("update", ["add", "assign", "or"])
