@@ -27,7 +27,6 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,8 +39,8 @@ from .communicator import Communicator, PerRank, collective
 from .hypercube import embed
 from .messages import Inbox, PreparedPlan
 from .operations import expand, reduce
-from .plan import Plan, Round
-from .point_to_point import expand_plan
+from .plan import Plan
+from .point_to_point import expand_of_shares
 from .reduction import (
     SUM,
     Reduction,
@@ -264,19 +263,12 @@ def alltoall_plan(table: NDArray[np.int64]) -> Plan:
     """Expand of ``table[i, j]`` rows from rank i to j, numbered in order of (sender, receiver)."""
     n_ranks = len(table)
     sender, receiver = np.divmod(np.repeat(np.arange(n_ranks**2), table.ravel()), n_ranks)
-    travels = np.flatnonzero(sender != receiver)
-    entry = Round.from_transfers(n_ranks, sender[travels], receiver[travels], travels)
-    return Plan("expand", len(sender), (entry,))
+    return expand_of_shares(len(sender), n_ranks, sender, receiver, np.arange(len(sender)))
 
 
 def _shared_by_all(n_ranks: int, owners: NDArray[Any]) -> Plan:
-    shared = SimpleNamespace(
-        pointer=n_ranks * np.arange(len(owners) + 1, dtype=np.int64),
-        parts=np.tile(np.arange(n_ranks, dtype=np.int32), len(owners)),
-        owners=owners,
-        n_parts=n_ranks,
-    )
-    return expand_plan(shared)
+    rows, sharers = np.divmod(np.arange(n_ranks * len(owners)), n_ranks)
+    return expand_of_shares(len(owners), n_ranks, owners[rows], sharers, rows)
 
 
 def _counts(counts: ArrayLike | None, *shape: int) -> NDArray[np.int64]:

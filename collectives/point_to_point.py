@@ -12,7 +12,7 @@ owner of this sub-epoch sends to the ranks of the next one. A reduce is the expa
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -73,10 +73,16 @@ def expand_plan(connectivity: ItemParts, owners: ArrayLike | None = None) -> Pla
         raise InputError("The parts of an item must be distinct and in rising order.")
     owner = _check_owners(connectivity.owners if owners is None else owners, pointer, n_ranks)
     items = np.repeat(np.arange(n_items, dtype=np.int64), np.diff(pointer))
-    source = owner[items]
-    travels = source != parts
-    single_round = Round.from_transfers(n_ranks, source[travels], parts[travels], items[travels])
-    return Plan("expand", n_items, (single_round,))
+    return expand_of_shares(n_items, n_ranks, owner[items], parts, items)
+
+
+def expand_of_shares(
+    n_items: int, n_ranks: int, owners: NDArray[Any], sharers: NDArray[Any], items: NDArray[Any]
+) -> Plan:
+    """Plan that carries each item from its owner to a sharer, where that is another rank."""
+    travels = owners != sharers
+    transfers = owners[travels], sharers[travels], items[travels]
+    return Plan("expand", n_items, (Round.from_transfers(n_ranks, *transfers),))
 
 
 def reduce_plan(connectivity: ItemParts, owners: ArrayLike | None = None) -> Plan:
