@@ -65,6 +65,7 @@ class WorkerGroup:
         self.comm = MPI.COMM_WORLD.Create_group(group, int(name, 16) % _GROUP_TAGS)
         group.Free()
         self._under_way: deque[tuple[Any, Any]] = deque()  # requests and their buffers
+        self._abandoned: list[tuple[Any, Any]] = []  # receives that nobody waits for
         self._lock = threading.Lock()
 
     def send(self, buffers: list[Any], to: list[tuple[int, int]]) -> None:
@@ -80,22 +81,32 @@ class WorkerGroup:
     def keep(self, request: Any, buffer: Any) -> None:
         """Hold the buffer of a receive that nobody waits for, as long as MPI may write into it."""
         with self._lock:
-            self._under_way.append((request, buffer))
+            self._abandoned.append((request, buffer))
 
     def all_sent(self) -> bool:
         """Whether nothing is under way any more; makes progress."""
         with self._lock:
             while self._under_way and self._under_way[0][0].Test():
                 self._under_way.popleft()
-            return not self._under_way
+            self._abandoned = _unfinished(self._abandoned)
+            return not self._under_way and not self._abandoned
 
     def close(self, whole: bool) -> None:
         """Free the communicator, if it was closed and not broken off.
 
-        Else what others may still send would meet a later group.
+        Else what others may still send would meet a later group. What nobody took of this one is
+        never read, but what has begun to come may still be written.
         """
-        if whole and self.all_sent():
+        if self.all_sent() and whole:
             self.comm.Free()
+        _late[:] = _unfinished([*_late, *self._abandoned])
+
+
+def _unfinished(requests: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    return [(request, buffer) for request, buffer in requests if not request.Test()]
+
+
+_late: list[tuple[Any, Any]] = []  # receives that groups which were broken off had abandoned
 
 
 class MpiEndpoint(Endpoint):

@@ -92,6 +92,7 @@ def endpoint(message):
     assert not endpoint.all_sent()
     assert_kept_until_it_comes(message, endpoint._session.group)
     endpoint.close(whole=False)
+    assert not mpi._late
 
 
 def test_a_sweep_leaves_no_receive_under_way_without_its_buffer(endpoint):
@@ -113,6 +114,21 @@ def test_a_sweep_waits_for_what_has_begun_to_come(message):
 def test_a_receive_that_takes_too_long_keeps_its_buffer(endpoint):
     with pytest.raises(TimeoutError, match="message of rank 1 did not come whole"):
         endpoint.receive(CALL, 1)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_communicator_that_ends_amid_a_receive_keeps_the_buffer(message, whole):
+    """MPI writes into it when the rest comes, whoever looks then."""
+    endpoint = endpoint_with(Mailbox(0, timeout=0.05))
+    with pytest.raises(TimeoutError):
+        endpoint.receive(CALL, 1)
+    endpoint.close(whole)
+    del endpoint
+    gc.collect()
+    assert len(message.requests) == 1 == len(mpi._late)
+    message.come = True
+    endpoint_with(Mailbox(0, timeout=0.05)).close(whole=False)
+    assert not message.requests and not mpi._late
 
 
 def test_what_follows_a_message_that_did_not_come_whole_is_not_read(endpoint, message):
