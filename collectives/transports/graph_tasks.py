@@ -114,8 +114,10 @@ def run_pack(mark: Mark, pack: Callable, index: int, halves: list, slot: int, va
 def run_fold(mark: Mark, function: Callable, static: dict, values: list) -> Any:
     """Fold the values of all ranks; notes the star of messages that this stands for."""
     run, step = mark
+    begin = now()
     with _on_rank(0):
         result = function(list(values), **static)
+    record(run, (step, 0), Note(begin, now(), name_of(function)))
     back = value_bytes(result)
     for rank, value in enumerate(values):
         if rank:

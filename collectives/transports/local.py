@@ -15,6 +15,7 @@ the time they posted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -126,13 +127,18 @@ class LocalCommunicator(Communicator):
         return pending.round.messages.content[rank][pending.round.slot]
 
     def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:
+        begin = perf_counter()
         result = duplicate(function(values.content, **static))  # it may be one of the values
+        seconds = perf_counter() - begin
         there = [value_bytes(value) for value in values.content[1:]]
         back = [value_bytes(result)] * len(there)
         for index, (ends, nbytes) in enumerate(
             zip(star_rounds(self.n_ranks), (there, back), strict=True)
         ):
             self.counters.record_round(label, index, *ends, [0] * len(nbytes), nbytes)
+        is_first = np.arange(self.n_ranks) == 0  # rank 0 waits for all, and all for what it makes
+        self._set_forward(np.where(is_first, self._clock.max(), self._clock), label)
+        self._advance(COMPUTING, name_of(function), np.where(is_first, seconds, 0.0))
         self._set_forward(np.full(self.n_ranks, self._clock.max()), label)
         return Replicated(self, result)
 
@@ -154,11 +160,21 @@ class LocalCommunicator(Communicator):
             results = self._pool.run(step, alone=expected < _SHORT)
         # halved at most: where long and short ones take turns, threads are for the long ones
         self._expected[kind, name] = max(self._pool.busy_seconds, expected / 2)
-        ends = self._clock + self._pool.seconds
-        self._note(kind, name, ends, results if kind == SENDING else None)
-        self._counters.seconds_computing += self._pool.seconds
-        self._clock = ends
+        self._advance(kind, name, self._pool.seconds, results if kind == SENDING else None)
         return results
+
+    def _advance(
+        self,
+        kind: int,
+        name: str,
+        seconds: np.ndarray,
+        sent: list[list[Message]] | None = None,
+    ) -> None:
+        """Each rank was busy for so long."""
+        ends = self._clock + seconds
+        self._note(kind, name, ends, sent)
+        self._counters.seconds_computing += seconds
+        self._clock = ends
 
     def _set_forward(self, clock: np.ndarray, label: str) -> None:
         """Each rank waits until its clock shows this."""

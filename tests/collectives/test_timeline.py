@@ -55,6 +55,27 @@ def test_the_waiting_stands_where_it_was(make_communicator):
     assert 0.4 <= timeline.duration < 20
 
 
+def slow_sum(values):
+    time.sleep(0.2)
+    return sum(values)
+
+
+def test_a_fold_is_computed_by_rank_0_and_waited_for_by_the_others(make_communicator):
+    communicator = make_communicator(3)
+    timeline = communicator.record_timeline()
+    assert communicator.run(fold_slowly, communicator.values([1, 2, 3])).result() == 6
+    computed = {span.rank for span in spans_of(timeline, "computing") if span.name == "slow_sum"}
+    assert computed == {0}
+    for rank in (1, 2):
+        waits = [span for span in spans_of(timeline, "blocked") if span.rank == rank]
+        assert sum(span.end - span.begin for span in waits) > 0.1
+    assert communicator.counters.seconds_computing[0] > 0.1
+
+
+def fold_slowly(comm, values):
+    return comm.fold(values, slow_sum)
+
+
 def test_sums_are_those_of_the_counters(make_communicator):
     communicator = make_communicator(3)
     timeline = communicator.record_timeline()
