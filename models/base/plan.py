@@ -246,7 +246,8 @@ def partitioner_name(partitioner: Any) -> str:
     if isinstance(partitioner, str):
         return partitioner
     if isinstance(partitioner, Mapping):
-        return ", ".join(f"{name}={value}" for name, value in partitioner.items()) or "default"
+        said = (f"{name}={'…' if np.ndim(value) else value}" for name, value in partitioner.items())
+        return ", ".join(said) or "default"
     return "given partition"
 
 

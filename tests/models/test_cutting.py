@@ -146,3 +146,12 @@ def test_all_cuts_that_were_weighed_count_as_partitioning(monkeypatch):
     plan = model.plan(*data, transport="mpi", **named)
     assert plan.seconds == {"parsa": 2, "multilevel": 3}[plan.weighed]
     assert model.plan(*data, transport="local", **named).seconds == 1
+
+
+def test_a_plan_names_weights_without_their_numbers():
+    """They were a line for each dozen of vertices, in the middle of its title."""
+    matrix, labelled = scipy.sparse.random(40, 50, 0.2, random_state=0), np.arange(40) < 8
+    cut = {"further_weights": labelled, "epsilon": 0.1}
+    plan = daskpart.MatrixFactorization(n_ranks=4, partitioner=cut).plan(matrix)
+    assert plan.partitioner == "further_weights=…, epsilon=0.1"
+    assert np.bincount(plan.partition.assignment[labelled]).tolist() == [2, 2, 2, 2]
