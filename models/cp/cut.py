@@ -57,8 +57,12 @@ def cut_of_method(method: str, n_ranks: int) -> str:
 
 
 def partitioner_for(partitioner: Any, method: str, n_ranks: int) -> Any:
-    """A partitioner, whole: a dict may say neither model nor method."""
-    if isinstance(partitioner, Mapping) and not {"model", "method"} & set(partitioner):
+    """A partitioner, whole: a dict may say neither model nor method.
+
+    The method of further weights is left to `daskpart.partition`, as one alone takes them.
+    """
+    decisive = {"model", "method", "further_weights"}
+    if isinstance(partitioner, Mapping) and not decisive & set(partitioner):
         named = PARTITIONERS[cut_of_method(method, n_ranks)]
         return {**{key: value for key, value in named.items() if key != "model"}, **partitioner}
     return partitioner

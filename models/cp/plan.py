@@ -124,7 +124,7 @@ class CPPlan(FitPlan):
     transport : str
         Whose α and β predict.
     imbalance_told : str
-        The warning of who cut the nonzeros, for the one who takes this plan of several; or "".
+        The warnings of who cut the nonzeros, for the one who takes this plan of several; or "".
     held_out : HeldOutPlan or None
         What validation on the ranks takes beside an iteration.
     """
@@ -428,11 +428,11 @@ def _cut(tensor: LabelledTensor, settings: PlanSettings, partitioner: Any) -> No
             random_state=settings.random_state,
         )
     seconds = working_clock() - begin
-    told = ""
+    told = []
     for each in given:
         if issubclass(each.category, BalanceWarning):
-            told = str(each.message)
+            told.append(str(each.message))  # one of each weight
         else:
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     found = mode_connectivities(tensor.coordinates, parts, tensor.shape, settings.n_ranks)
-    return NonzeroCut(parts, found, partitioner_name(partitioner), seconds, told)
+    return NonzeroCut(parts, found, partitioner_name(partitioner), seconds, "; ".join(told))

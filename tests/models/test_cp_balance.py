@@ -45,3 +45,24 @@ def test_the_report_counts_rows_as_r_nonzeros() -> None:
     np.testing.assert_array_equal(report.work, report.nonzeros + R * report.owned)
     assert report.imbalance == report.work.max() / report.work.mean() - 1
     assert f"{report.owned.mean():,.0f} rows to solve for" in repr(report)
+
+
+@pytest.mark.parametrize("method", ["p2p", "emb"])
+def test_groups_share_further_weights_whatever_the_method(method) -> None:
+    """A cut for a hypercube, which "emb" has by default, knows one weight."""
+    model = daskpart.data_models.medium_grain(TENSOR)
+    counts = np.bincount(model.vertex_of, TENSOR.coords[2] == 0).astype(np.int64)
+    plan = planned({"further_weights": counts}, method)
+    found = np.bincount(plan.parts[TENSOR.coords[2] == 0])
+    assert found.max() <= 1.03 * found.mean() + 1
+
+
+def test_each_weight_that_is_beyond_its_bound_is_told() -> None:
+    n_vertices = daskpart.data_models.medium_grain(TENSOR).hypergraph.n_vertices
+    heavy = np.ones((n_vertices, 2), np.int64)
+    heavy[0] = 5 * n_vertices
+    with pytest.warns(daskpart.errors.BalanceWarning) as told:
+        planned({"further_weights": heavy})
+    assert len(told) == 1
+    for place in range(2):
+        assert f"of further weight {place} was reached" in str(told[0].message)
