@@ -183,8 +183,10 @@ def whole_numbers(values: ArrayLike, what: str) -> NDArray[np.int64]:
                 f"{what} {broken[0]} is {array[broken[0]]}: {what}s are whole numbers "
                 "(scale and round fractions first)"
             )
-    if array.dtype.kind in "uf" and not -(2.0**63) <= array.min() <= array.max() < 2**63:
-        raise InputError(f"{what}s run from {array.min()} to {array.max()}, beyond int64")
+    if array.dtype.kind in "uf":
+        least, most = array.min().item(), array.max().item()  # of Python: float16 has no 2^63
+        if not -(2**63) <= least <= most < 2**63:
+            raise InputError(f"{what}s run from {least} to {most}, beyond int64")
     return array.astype(np.int64, copy=False)
 
 

@@ -80,7 +80,8 @@ def medium_grain(tensor: Any, *, row_length: int = 1) -> DataModel:
     """Groups of nonzeros as vertices, their weight the size; each index of each mode a net.
 
     Each nonzero joins the slice, over its modes, that has the fewest nonzeros; of equal ones that
-    of the longer mode, then of the earlier mode. Slices that no nonzero joins are no vertices.
+    of the longer mode, then of the earlier mode. Slices that no nonzero joins are no vertices; the
+    others are in the order of their modes, then of their indices.
 
     Parameters, result, errors: see `fine_grain`.
 

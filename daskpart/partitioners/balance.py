@@ -50,7 +50,8 @@ def heaviest_allowed(total_weight: int, n_parts: int, epsilon: float) -> int:
 
 def columns(hypergraph: Hypergraph) -> NDArray[np.int64]:
     """The weights as searches take them, int64[n_vertices, n_weights]: one, or as of `stacked`."""
-    return hypergraph.vertex_weights.reshape(hypergraph.n_vertices, -1)
+    weights = hypergraph.vertex_weights
+    return weights if weights.ndim == 2 else weights[:, None]
 
 
 def stacked(weights: list[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -72,13 +72,26 @@ def checked_fixed(fixed: ArrayLike, n_vertices: int, n_parts: int) -> NDArray[np
 def checked_further_weights(weights: ArrayLike, first: NDArray) -> list[NDArray[np.int64]]:
     """Each further weight of the vertices, int64[n_vertices], beside their first one."""
     given = as_array(weights, "further weights")
+    if given.dtype == object:  # a frame of columns of several types; each number has one of its own
+        given = as_array(given.tolist(), "further weights")
+    n_vertices = len(first)
     if given.ndim not in (1, 2) or not given.size:
         raise InputError(
             f"further_weights are of shape {given.shape}: give one weight a vertex, or a column "
             "for each weight"
         )
-    columns = given.reshape(len(given), -1).T
-    checked = [amounts(each, len(first), "further weight") for each in columns]
+    if len(given) != n_vertices:
+        raise InputError(
+            f"{len(given)} further weights were given, {n_vertices} are needed: give them in the "
+            f"shape ({n_vertices},) or ({n_vertices}, n), not {given.shape}"
+        )
+    checked = []
+    for place, each in enumerate(given.reshape(len(given), -1).T):
+        try:
+            checked.append(amounts(each, n_vertices, "further weight"))
+        except InputError as error:
+            where = f"column {place} of further_weights: " if given.ndim == 2 else ""
+            raise InputError(f"{where}{error}") from None
     empty = [place for place, each in enumerate(checked) if not each.any()]
     if empty:
         raise InputError(f"further weight {empty[0]} is 0 for every vertex: leave it out")

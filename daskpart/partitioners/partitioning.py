@@ -89,7 +89,10 @@ def partition(
     further_weights : whole numbers or bool [n_vertices] or [n_vertices, n], optional
         Each of these is shared evenly, too, beside the weight that the model gives a vertex: which
         vertices are labelled, say, or what each takes of memory (multi-constraint partitioning).
-        Method direct and engine multilevel only.
+        By position, in the order of the vertices; an index of names is not looked at. Vertices are
+        the rows of a matrix, or the columns by "row-net"; of a tensor build the model first: its
+        `vertex_of` has the vertex of each nonzero. Anything of which NumPy makes an array, frames
+        among it. Method direct and engine multilevel only, without `fixed`, and with `even`.
     polish : bool, default=True
         Whether direct, recursive, parsa and hypercube end with single-vertex moves that lower what
         they minimise. Where a net's price rises with λ, as for "power", the first three add two
@@ -139,6 +142,8 @@ def partition(
     epsilon, random_state = checked_epsilon(epsilon), checked_seed(random_state)
     engine = get_engine(engine)
     method = _chosen_method(method, goal, fixed is not None, further_weights is not None)
+    if further_weights is not None:
+        _check_options_of_further_weights(engine, even)
     built = build(
         data, model, n_parts=n_parts, random_state=random_state, nets=looks_at_nets(method)
     )
@@ -159,7 +164,6 @@ def partition(
     counted = with_weights(hypergraph)
     further: list[NDArray[np.int64]] = []
     if further_weights is not None:
-        _check_options_of_further_weights(engine, even)
         further = checked_further_weights(further_weights, counted.vertex_weights)
         all_weights = stacked([counted.vertex_weights, *further])
         counted = replace(counted, vertex_weights=all_weights)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import warnings
 
+import dask.array
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse
+import sparse
+import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +26,7 @@ from daskpart.partitioners.multilevel.compressed import level_of
 from daskpart.partitioners.multilevel.fm import rebalance
 from daskpart.partitioners.multilevel.level import with_transpose
 from daskpart.partitioners.multilevel.two_way import refine, two_way_state
+from daskpart.partitioners.multilevel.v_cycle import rebalanced
 from daskpart.partitions import Partition
 
 
@@ -219,6 +225,9 @@ def test_a_graph_network_trains_on_parts_with_as_many_labelled_vertices_each():
         (np.full(30, 0.5), "further weight 0 is 0.5: further weights are whole numbers"),
         (np.full(30, np.nan), "further weight 0 is nan"),
         (np.ones(29), "29 further weights were given, 30 are needed"),
+        (np.ones((2, 30)), r"2 further weights were given, .* \(30, n\), not \(2, 30\)"),
+        (np.stack([np.ones(30), -np.ones(30)], 1), "column 1 of further_weights: further weight 0"),
+        (pd.DataFrame({"a": [1] * 30, "b": ["x"] * 30}), "further weights are of type"),
         (np.ones((30, 2, 1)), r"further_weights are of shape \(30, 2, 1\): give one weight"),
         (np.ones((30, 0)), r"further_weights are of shape \(30, 0\)"),
         (np.full((30, 3), 2**57), r"all weights together may come to 2\^63 or more"),
@@ -242,6 +251,48 @@ def test_weights_that_are_none_are_refused(weights, words):
 def test_what_knows_one_weight_only_is_refused(options, words):
     with pytest.raises(InputError, match=words):
         daskpart.partition(random_nets(0, 30, 60), 3, further_weights=[1] * 30, **options)
+
+
+def test_options_that_exclude_further_weights_are_refused_before_data_are_read():
+    with pytest.raises(InputError, match="even=False empties parts"):
+        daskpart.partition("missing.mtx", 3, further_weights=[1] * 30, even=False)
+
+
+@pytest.mark.parametrize(
+    "held_by",
+    [
+        np.ndarray.tolist,
+        lambda weights: weights.astype(np.float16),
+        lambda weights: pd.DataFrame({"labelled": weights[:, 0] == 1, "memory": weights[:, 1]}),
+        lambda weights: pd.DataFrame(weights, dtype="Int64"),
+        pl.DataFrame,
+        xr.DataArray,
+        dask.array.from_array,
+    ],
+)
+def test_weights_may_be_held_by_anything_that_has_columns(held_by):
+    nets, weights = random_nets(0, 30, 60), np.stack([np.arange(30) < 9, np.arange(30)], 1) * 1
+    found, expected = (
+        daskpart.partition(nets, 3, epsilon=0.2, further_weights=each)
+        for each in (held_by(weights), weights)
+    )
+    assert found == expected
+
+
+def test_the_model_of_a_tensor_tells_which_nonzeros_a_weight_is_of():
+    tensor = sparse.random((30, 40, 50), nnz=900, random_state=0)
+    model = daskpart.data_models.medium_grain(tensor)
+    early = tensor.coords[0] < 10
+    counts = np.bincount(model.vertex_of, early)
+    found = daskpart.partition(model, 3, further_weights=counts)
+    parts = model.nonzero_parts(found)
+    assert np.bincount(parts[early]).max() <= heaviest_allowed(int(early.sum()), 3, 0.03)
+    assert found == daskpart.partition(tensor, 3, further_weights=counts)
+
+
+def test_of_no_vertices_none_is_moved():
+    nets = Hypergraph.from_nets([0], [], 0)
+    assert rebalanced(nets, np.zeros(0, np.int32), 2, 1).size == 0
 
 
 def test_an_engine_that_knows_one_weight_only_is_refused():
