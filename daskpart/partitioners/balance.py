@@ -75,7 +75,7 @@ def most_of_each(weights: NDArray, n_parts: int, epsilon: float) -> NDArray[np.i
         return np.array([heaviest_allowed(totals[0], n_parts, epsilon)], np.int64)
     units = [max(int(unit), 1) for unit in np.gcd.reduce(weights[:, 1:], axis=0)]
     most = [
-        heaviest_allowed(total // unit, n_parts, epsilon) * unit
+        min(heaviest_allowed(total // unit, n_parts, epsilon) * unit, max(total, BOUNDLESS))
         for total, unit in zip(totals[1:], units, strict=True)
     ]
     return np.array([totals[0], *most], np.int64)

@@ -253,6 +253,12 @@ def test_what_knows_one_weight_only_is_refused(options, words):
         daskpart.partition(random_nets(0, 30, 60), 3, further_weights=[1] * 30, **options)
 
 
+def test_an_epsilon_that_bounds_nothing_fits_beside_large_weights():
+    weights = np.stack([np.arange(30) % 7 << 40, np.full(30, 2**33)], 1)
+    nets, asked = random_nets(0, 30, 60), {"epsilon": 1e6, "further_weights": weights}
+    assert len(np.unique(daskpart.partition(nets, 3, **asked).assignment)) == 3
+
+
 def test_options_that_exclude_further_weights_are_refused_before_data_are_read():
     with pytest.raises(InputError, match="even=False empties parts"):
         daskpart.partition("missing.mtx", 3, further_weights=[1] * 30, even=False)
