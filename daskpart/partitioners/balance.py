@@ -29,7 +29,7 @@ from daskpart.errors import BalanceWarning
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
-_COMMON_TOTAL = 1 << 28  # of each of several weights: with their sum they take 4 bytes
+_COMMON_TOTAL = 1 << 28  # of each of several weights: up to seven and their sum take 4 bytes
 BOUNDLESS = 1 << 62  # where ε allows more, and more than there is, it need not fit in 64 bits
 
 

@@ -162,24 +162,21 @@ def partition(
     if isinstance(goal, PowerConnectivity) and info["objective"]:
         info["rho"] = goal.rho
     counted = with_weights(hypergraph)
-    further: list[NDArray[np.int64]] = []
+    weights = [counted.vertex_weights]  # their number, where nothing weighs
     if further_weights is not None:
-        further = checked_further_weights(further_weights, counted.vertex_weights)
-        all_weights = stacked([counted.vertex_weights, *further])
-        counted = replace(counted, vertex_weights=all_weights)
+        weights += checked_further_weights(further_weights, counted.vertex_weights)
+        counted = replace(counted, vertex_weights=stacked(weights))
     task = Task(counted, n_parts, goal, engine, epsilon, random_state, wanted, polish, info)
     with quiet_about_balance():  # engines warn of every piece; the whole is stated once below
         assignment = _found(task, METHODS[method], even)
     info["seconds"] = working_clock() - started
     result = Partition(assignment, n_parts, hypergraph.vertex_weights, info)
-    # the number, where nothing weighs
-    first = replace(result, weights=with_weights(hypergraph).vertex_weights)
-    by_further = [replace(result, weights=each) for each in further]
+    first, *further = (replace(result, weights=each) for each in weights)
     warn_if_too_heavy(first, epsilon, searched=METHODS[method].searches)
-    for place, each in enumerate(by_further):
+    for place, each in enumerate(further):
         warn_if_too_heavy(each, epsilon, searched=True, what=f" of further weight {place}")
     if further:
-        info["further_imbalances"] = [each.imbalance for each in by_further]
+        info["further_imbalances"] = [each.imbalance for each in further]
     return result
 
 

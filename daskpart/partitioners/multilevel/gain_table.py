@@ -108,7 +108,7 @@ def may_leave(level, parts, vertex):
 
 @kernel(internal=True, _nrt=False)
 def room_for(level, parts, vertex, part, limits):
-    """Return the (first) weight left free in a part that takes in a vertex; -1 if it can't."""
+    """Return the (first) weight left free in a part that takes in a vertex; below 0: it can't."""
     for each in range(1, limits.shape[1]):
         if limits[part, each] - parts.weight[part, each] < level.weights[vertex, each]:
             return np.int64(-1)

@@ -41,7 +41,7 @@ LOOSE = (0.2, 0.1, 0.05, 0.02)  # how far beyond its limit a part may go for a w
 class Bounds(NamedTuple):
     """What the parts may weigh while vertices move."""
 
-    least: int
+    least: int  # of the first weight
     most: np.ndarray  # int64[n_parts, n_weights]
 
 
