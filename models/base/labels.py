@@ -72,7 +72,7 @@ class LabelIndex:
         """
         import pandas as pd
 
-        wanted, places = _each_text_once(labels)
+        wanted, places = each_text_once(labels)
         found = self._found(wanted)
         unknown = pd.unique(pd.Series(wanted[found < 0]))
         if len(unknown):
@@ -81,7 +81,7 @@ class LabelIndex:
 
     def find(self, labels: Any) -> np.ndarray:
         """Positions of `labels`, int32 of the same length; −1 for those that are unknown."""
-        wanted, places = _each_text_once(labels)
+        wanted, places = each_text_once(labels)
         return self._found(wanted)[places]
 
     def _found(self, wanted: np.ndarray) -> np.ndarray:
@@ -152,6 +152,20 @@ def _index_of(labels: Any) -> pd.Index:
     return pd.Index(labels.astype(np.float32) if is_half else labels, tupleize_cols=False)
 
 
+def each_text_once(labels: Any) -> tuple[np.ndarray, Any]:
+    """Labels as an array, and where each that was given stands in it: an index array, or a slice.
+
+    Of a column of text or of categories each label is there once, however many lines have it.
+    """
+    import pandas as pd
+
+    dtype = getattr(labels, "dtype", None)
+    if isinstance(labels, pd.Series) and isinstance(dtype, pd.StringDtype | pd.CategoricalDtype):
+        places, names = pd.factorize(labels, use_na_sentinel=False)
+        return _as_vector(names), places
+    return _as_vector(labels), slice(None)
+
+
 def more_labels(known: np.ndarray, new: np.ndarray, what: str) -> np.ndarray:
     """Labels of an axis with new ones behind them.
 
@@ -197,20 +211,6 @@ def _kind(labels: np.ndarray) -> str:
     if kind in ("integer", "floating", "mixed-integer-float", "boolean", "decimal"):
         return "numbers"
     return {"string": "text", "datetime": "dates", "datetime64": "dates"}.get(kind, kind)
-
-
-def _each_text_once(labels: Any) -> tuple[np.ndarray, Any]:
-    """Labels to look up, and where each that was given stands among them.
-
-    Of a column of text or of categories each label is there once, however many lines have it.
-    """
-    import pandas as pd
-
-    dtype = getattr(labels, "dtype", None)
-    if isinstance(labels, pd.Series) and isinstance(dtype, pd.StringDtype | pd.CategoricalDtype):
-        places, names = pd.factorize(labels, use_na_sentinel=False)
-        return _as_vector(names), places
-    return _as_vector(labels), slice(None)
 
 
 def _as_vector(labels: Any) -> np.ndarray:

@@ -25,7 +25,7 @@ from daskpart.containers.matrix import (
     xarray_triples,
 )
 from daskpart.errors import DaskpartWarning, InputError, ReadError
-from daskpart.models.base.labels import LabelIndex
+from daskpart.models.base.labels import LabelIndex, each_text_once
 from daskpart.models.base.problem import scipy_rows
 from daskpart.readers.dialect import EDGES, choose_columns
 
@@ -292,8 +292,8 @@ def _frame_columns(frame: Any) -> tuple[Any, Any, Any]:
             "a row and a column for each vertex, table.stack().loc[lambda w: w != 0].reset_index() "
             "has such lines"
         ) from None
-    source, target, *weights = (frame.iloc[:, place].to_numpy() for place in places)
-    return source, target, weights[0] if weights else np.ones(len(frame))
+    source, target, *weights = (frame.iloc[:, place] for place in places)
+    return source, target, weights[0].to_numpy() if weights else np.ones(len(frame))
 
 
 def _edge_list(
@@ -305,10 +305,14 @@ def _edge_list(
     labelled: NDArray[Any] | None,
 ) -> tuple[Any, ...]:
     """Ends of edges as positions: by names where vertices have some, else as they are."""
-    both = [np.asarray(source), np.asarray(target)]
+    both, at = map(list, zip(each_text_once(source), each_text_once(target), strict=True))
     if {side.dtype.kind for side in both} == {"i", "u"}:  # together NumPy would make them floats
         both = [pd.Index(side.astype(object)).infer_objects().to_numpy() for side in both]
-    ends = np.concatenate(both)
+    ends, n_sources = np.concatenate(both), len(both[0])
+
+    def by_edge(of_ends: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        return of_ends[:n_sources][at[0]], of_ends[n_sources:][at[1]]
+
     if pd.isna(ends).any():
         raise InputError("an edge lacks its source or its target; drop such lines")
     numbers = not len(ends) or (ends.dtype.kind in "iuf" and bool((ends == np.floor(ends)).all()))
@@ -335,11 +339,12 @@ def _edge_list(
         places = ends.astype(np.int64)
         outside = (places < 0) | (places >= n)
         if outside.any():
+            n_outside = sum(int(side.sum()) for side in by_edge(outside))
             raise InputError(
-                f"{int(outside.sum())} ends of edges lie beyond the graph, such as vertex "
+                f"{n_outside} ends of edges lie beyond the graph, such as vertex "
                 f"{places[outside][0]}: its {n} vertices are 0 to {n - 1}"
             )
-        return places[: len(source)], places[len(source) :], weights, n, None
+        return *by_edge(places), weights, n, None
     else:
         places = LabelIndex(names, len(names), "vertex").find(ends)
         if (places < 0).any():
@@ -349,8 +354,7 @@ def _edge_list(
                 f"(those are {', '.join(map(repr, names[:3].tolist()))} …); vertices without a "
                 f"row: {len(pd.unique(without)):,}. Give a row for each"
             )
-    n_names = len(names)
-    return places[: len(source)], places[len(source) :], weights, n_names, names
+    return *by_edge(places), weights, len(names), names
 
 
 def read_features(X: Any) -> tuple[Any, NDArray[Any] | None]:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 from test_graph_convolution import N, features, graph, labels, model, weights_of
+from test_labels import looked_up
 from test_samples_containers import in_pieces
 
 from daskpart import GCNClassifier, LogisticRegression, MLPClassifier
@@ -385,3 +386,39 @@ def test_labels_of_odd_containers_and_dtypes_are_learnt_and_judged_by(kind):
     for one, other in zip(weights_of(fitted), weights_of(expected), strict=True):
         assert np.array_equal(one, other)
     assert fitted.score(features(), kind(y)) == expected.score(features(), y)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    edges=st.lists(
+        st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd")),
+        min_size=1,
+        max_size=12,
+        unique=True,
+    ),
+    kinds=st.tuples(*[st.sampled_from([object, "str", "category", "all categories"])] * 2),
+    known=st.sampled_from([(None, None), ("dcba", None), (None, "cb")]),
+)
+def test_ends_of_edges_are_looked_up_once_a_text_in_whatever_column(edges, kinds, known):
+    n, names, labelled = None, *(None if each is None else np.array([*each]) for each in known)
+    expected = read_graph(edges, n, names, labelled=labelled)
+    frame = pd.DataFrame(edges, columns=["source", "target"], dtype=object)
+    for name, kind in zip(frame, kinds, strict=True):
+        dtype = pd.CategoricalDtype([*"edcba"]) if kind == "all categories" else kind
+        frame[name] = frame[name].astype(dtype)
+    with pytest.MonkeyPatch.context() as patch:
+        counts = looked_up(patch)
+        found = read_graph(frame, n, names, labelled=labelled)
+    assert (found.adjacency != expected.adjacency).nnz == 0
+    assert found.names.tolist() == expected.names.tolist()
+    if object not in kinds:
+        assert max(counts, default=0) <= sum(frame.nunique())
+
+
+def test_ends_of_edges_that_are_categories_are_told_by_what_they_are():
+    edges = pd.DataFrame({"source": [0, 5, 5], "target": [1, 1, 5]}, dtype="category")
+    with pytest.raises(InputError, match="3 ends of edges lie beyond the graph, such as vertex 5"):
+        read_graph(edges, 3, None)
+    edges = pd.DataFrame({"source": ["a", None], "target": ["b", "b"]}, dtype="category")
+    with pytest.raises(InputError, match="an edge lacks its source or its target"):
+        read_graph(edges, None, np.array(["a", "b"]))
