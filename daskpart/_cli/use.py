@@ -96,10 +96,11 @@ def predict(folder: Path, pairs: Path, out: Path | None) -> None:
             f"{pairs}: there is a column {_ANSWER!r}, which predictions would take the place of: "
             "give it another name"
         )
-    known = model.predict(asked, unknown="nan")
-    strangers = int(np.isnan(known).sum())
-    table[_ANSWER] = model.predict(asked, unknown="mean")
+    predicted = model.predict(asked, unknown="nan")
+    strange = np.isnan(predicted)
+    strangers = int(strange.sum())
     if strangers:
+        predicted[strange] = model.predict(asked[strange], unknown="mean")
         state = model.state_
         biases = state.user_bias.any() or state.item_bias.any()
         has = [
@@ -109,6 +110,7 @@ def predict(folder: Path, pairs: Path, out: Path | None) -> None:
             f"{strangers:,} of {len(table):,} pairs have a user or an item that the model does not "
             f"know: they get {', and '.join(has) or 0}"
         )
+    table[_ANSWER] = predicted
     _give(table, out)
 
 
@@ -119,13 +121,15 @@ def _pairs(path: Path, model: Any) -> tuple[pd.DataFrame, NDArray[Any]]:
     """
     from daskpart.models.matrix_factorization.pairs import pair_places
 
-    table, state = read_table(path), model.state_
+    state = model.state_
+    labels = (state.user_labels, state.item_labels)
+    as_written = not all(map(_are_numbers, labels))
+    table = read_table(path, as_written)
     if table.empty:
         raise InputError(f"{path}: there are no pairs in it, only a header")
-    sides = dict(zip(pair_places(table, state, (model.user, model.item, model.rating)),
-                     (state.user_labels, state.item_labels), strict=True))  # fmt: skip
-    ids = table.iloc[:, [*sides]]
-    if not all(map(_are_numbers, sides.values())) or ids.isna().any(axis=None):
+    places = pair_places(table, state, (model.user, model.item, model.rating))
+    sides = dict(zip(places, labels, strict=True))
+    if not as_written and table.iloc[:, [*sides]].isna().any(axis=None):
         table = read_table(path, as_written=True)
     head = None if is_parquet(str(path)) else _asked(pd.DataFrame([header_of(path)]), sides)
     if head is not None and not np.isnan(model.predict(head, unknown="nan")).any():

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import daskpart
+from daskpart._cli import use
 
 SMALL = ("--ranks", 2, "--n-components", 4, "--max-iter", 3, "--partitioner", "block")
 
@@ -232,6 +233,32 @@ def test_names_that_look_like_numbers(tmp_path, capsys, run_cli):
     assert found["predicted"].astype(float)[:4].tolist() == pytest.approx(expected.tolist())
     assert run_cli("recommend", tmp_path / "run", "--user", "2") == 0
     assert "no item is left" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("label", [int, "n{}".format])
+def test_pairs_are_read_once_and_strangers_alone_are_answered_anew(
+    label, suffix, tmp_path, monkeypatch, run_cli
+):
+    ratings = [(label(user), label(user % 7), 1.0 + user % 3) for user in range(20)]
+    table = pd.DataFrame(ratings, columns=["user", "item", "rating"])
+    model = daskpart.MatrixFactorization(2, n_ranks=1, max_iter=1).fit(table)
+    model.save(tmp_path / "run")
+    asked = pd.DataFrame({"user": map(label, [*range(18), 90, 91]), "item": map(label, range(20))})
+    pairs, out = tmp_path / f"pairs.{suffix}", tmp_path / "p.parquet"
+    asked.to_parquet(pairs) if suffix == "parquet" else asked.to_csv(pairs, index=False)
+    reads, answers = [], []
+    read_table, predict = use.read_table, daskpart.MatrixFactorization.predict
+    monkeypatch.setattr(use, "read_table", lambda *given: reads.append(1) or read_table(*given))
+    monkeypatch.setattr(
+        daskpart.MatrixFactorization,
+        "predict",
+        lambda model, given, unknown: answers.append(len(given)) or predict(model, given, unknown),
+    )
+    assert run_cli("predict", tmp_path / "run", pairs, "--output", out) == 0
+    n_strange = int(np.isnan(predict(model, asked, "nan")).sum())
+    assert (len(reads), answers[-2:]) == (1, [20, n_strange]) and 2 <= n_strange < 20
+    assert pd.read_parquet(out)["predicted"].tolist() == predict(model, asked, "mean").tolist()
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
