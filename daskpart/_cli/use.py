@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.atomic import check_writable, replacing
 from daskpart._floor.checks import needs_pyarrow
+from daskpart._floor.cores import n_cores
 from daskpart.errors import InputError, ReadError
 from daskpart.readers.example_tables import is_parquet
 
@@ -212,7 +213,9 @@ def _give(table: pd.DataFrame, out: Path | None) -> None:
 
 
 def _write_blocks(table: Any, out: Path) -> None:
-    """One file of a Dask table, of which a block is in memory at a time."""
+    """One file of a Dask table, of which a block for each core is in memory at a time."""
+    import dask
+
     with needs_pyarrow("writing parquet"):
         import pyarrow
         from pyarrow.parquet import ParquetWriter
@@ -220,7 +223,12 @@ def _write_blocks(table: Any, out: Path) -> None:
     def rows_of(frame: pd.DataFrame) -> Any:
         return pyarrow.Table.from_pandas(frame, preserve_index=False)
 
-    blocks = (rows_of(block.compute()) for block in table.to_delayed())
+    lazy, at_once = table.to_delayed(), n_cores()
+    blocks = (
+        rows_of(block)
+        for first in range(0, len(lazy), at_once)
+        for block in dask.compute(*lazy[first : first + at_once])
+    )
     first = next((rows for rows in blocks if len(rows)), rows_of(table._meta))
     with replacing(out) as file, ParquetWriter(file, first.schema) as writer:
         for rows in chain([first], blocks):

@@ -6,7 +6,10 @@ import datetime
 import json
 import os
 import sys
+import threading
 
+import dask
+import dask.dataframe
 import numpy as np
 import pandas as pd
 import pytest
@@ -111,6 +114,22 @@ def test_all_users_go_to_one_file_which_a_second_run_replaces(runs, tmp_path, ca
         pd.read_parquet(path), model.recommend_all(2).compute().reset_index(drop=True)
     )
     assert [each.name for each in path.parent.iterdir()] == ["top.parquet"]
+
+
+def test_as_many_blocks_of_users_as_there_are_cores_are_ranked_at_a_time(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    both = threading.Barrier(2, timeout=10)
+
+    def ranked(block):
+        both.wait()
+        return pd.DataFrame({"user": [block], "score": [1.0]})
+
+    tasks = [dask.delayed(ranked)(block) for block in range(6)]
+    table = dask.dataframe.from_delayed(tasks, meta=pd.DataFrame({"user": [0], "score": [1.0]}))
+    monkeypatch.setattr(use, "n_cores", lambda: 2)
+    with dask.config.set(num_workers=2):
+        use._write_blocks(table, tmp_path / "top.parquet")
+    assert pd.read_parquet(tmp_path / "top.parquet")["user"].tolist() == [*range(6)]
 
 
 @pytest.mark.parametrize("name", ["top.csv", "top.csv.gz", "top.parquet"])
