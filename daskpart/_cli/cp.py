@@ -9,6 +9,7 @@ import click
 import numpy as np
 import pandas as pd
 
+from daskpart._floor.largest import largest
 from daskpart.partitions import Partition
 
 from .inputs import TENSORS, in_words, load_tensor
@@ -158,12 +159,12 @@ def _counted(fit: Fit) -> list[str]:
 
 def _components(fit: Fit) -> pd.DataFrame:
     """One row for each component, mode and strong index."""
-    rows = []
+    rows, factors = [], fit.model.factors_
     for component in _order(fit):
-        for factor in fit.model.factors_:
+        for factor in factors:
             dim = str(factor.dims[0])
             values = factor.to_numpy()[:, component]
-            strong = np.argsort(-np.abs(values), kind="stable")[:_TOP]
+            strong = largest(values, _TOP)
             labels = factor.get_index(dim)[strong].astype(str)  # of dates without 00:00:00
             weight = float(fit.model.weights_[component])
             for label, value in zip(labels, values[strong].tolist(), strict=True):

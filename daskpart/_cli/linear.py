@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from daskpart._floor.distinct import distinct
+from daskpart._floor.largest import largest
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
@@ -334,7 +335,7 @@ def _coefficients(fit: Fit, names: np.ndarray | None) -> pd.DataFrame:
     """One row for each output and large coefficient."""
     rows = []
     for output, values in _by_output(fit.model):
-        for place in np.argsort(-np.abs(values), kind="stable")[:_TOP].tolist():
+        for place in largest(values, _TOP).tolist():
             name = str(place if names is None else names[place])
             rows.append([output, name, float(values[place])])
     return pd.DataFrame(rows, columns=["output", "feature", "coefficient"])

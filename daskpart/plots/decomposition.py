@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from daskpart._floor.checks import require_like, whole_number
+from daskpart._floor.largest import largest
 from daskpart.errors import InputError
 
 from .canvas import RANK_COLOURS, axes_or_new, quiet_frame, shortened, whole_ticks
@@ -93,7 +94,7 @@ def _draw_in_order(ax: Axes, values: Any, labels: Any) -> None:
 
 
 def _draw_largest(ax: Axes, values: Any, labels: Any, n: int) -> None:
-    chosen = np.argsort(-np.abs(values), kind="stable")[:n]
+    chosen = largest(values, n)
     chosen = chosen[values[chosen] != 0]
     places = np.arange(len(chosen))
     ax.barh(places, values[chosen], color=np.where(values[chosen] < 0, _NEGATIVE, _POSITIVE))
