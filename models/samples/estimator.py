@@ -59,7 +59,7 @@ from daskpart.readers import ExamplesFile
 
 from .file_answers import answers_of_file
 from .files import FileSamples, check_file, classes_of, label_mass
-from .given import Given
+from .given import Given, classes_in
 from .lazy import answered, lazy_rows, whole_targets
 from .problem import (
     LazySamples,
@@ -126,7 +126,7 @@ class SampleModel(DistributedEstimator):
                 check_classification_targets(y)
             except ValueError as error:
                 raise InputError(str(error)) from error
-            classes = np.unique(y) if classes is None else np.asarray(classes)
+            classes = classes_in(y) if classes is None else np.asarray(classes)
         return self._encode(y, classes), self._n_outputs(classes), classes
 
     _encode = staticmethod(class_numbers)  # labels, or targets, as numbers

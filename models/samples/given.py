@@ -56,7 +56,7 @@ class Given(NamedTuple):
 
     def refuse_classes_beyond(self, classes: NDArray[Any]) -> None:
         """Refuse samples held out of a class that is none of those left to learn (InputError)."""
-        own = classes_of(self.X) if isinstance(self.X, ExamplesFile) else np.unique(self.y)
+        own = classes_of(self.X) if isinstance(self.X, ExamplesFile) else classes_in(self.y)
         strange = np.setdiff1d(own, classes)
         if len(strange):
             raise InputError(
@@ -64,6 +64,14 @@ class Given(NamedTuple):
                 "so none is left to learn it from: give a smaller share or another random_state, "
                 "or eval_set=(X, y) of your own"
             )
+
+
+def classes_in(y: NDArray[Any]) -> NDArray[Any]:
+    """The labels of y, rising, each once (TypeError where they cannot be put in order)."""
+    import pandas as pd  # here, as ranks import this module
+
+    # NumPy sorts objects by comparisons in Python: of all of them, not of those that differ
+    return np.unique(pd.unique(y) if y.dtype == object else y)
 
 
 def split_rows(

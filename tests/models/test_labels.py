@@ -20,6 +20,7 @@ from daskpart.models.base.labels import LabelIndex, more_labels, pack_labels, un
 from daskpart.models.matrix_factorization.pairs import pair_positions, side_positions
 from daskpart.models.matrix_factorization.problem import Ratings, hold_out
 from daskpart.models.matrix_factorization.state import blank_state
+from daskpart.models.samples.given import classes_in
 
 
 def test_labels_are_looked_up():
@@ -295,3 +296,27 @@ def test_each_entry_has_the_position_of_its_label(entries, labels, n):
     if (by_place < 0).any():
         with pytest.raises(InputError, match="unknown to the model"):
             side_positions(entries, None, known)
+
+
+@given(st.lists(st.sampled_from(["b", "a", "", "ab", "é"]), min_size=1, max_size=20))
+def test_classes_of_objects_are_those_of_numpy(labels):
+    y = np.array([*labels, None], object)[:-1]
+    found, expected = classes_in(y), np.unique(y)
+    assert found.tolist() == expected.tolist() and found.dtype == expected.dtype == object
+    as_text = y.astype(str)
+    assert classes_in(as_text).dtype == as_text.dtype
+    with pytest.raises(TypeError):
+        classes_in(np.array([*labels, 1], object))
+
+
+def test_labels_that_are_the_same_are_not_put_in_order():
+    class Label(str):
+        n_compared = 0
+        __slots__ = ()
+
+        def __lt__(self, other):
+            Label.n_compared += 1
+            return super().__lt__(other)
+
+    y = np.array([Label("ab"[n % 2]) for n in range(1000)], object)
+    assert classes_in(y).tolist() == ["a", "b"] and Label.n_compared < 10
