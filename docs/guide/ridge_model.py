@@ -20,7 +20,7 @@ from daskpart.models.base.plan import FitPlan
 from daskpart.models.base.problem import Problem
 from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State, replicated
-from daskpart.models.base.text import Step, Text, run_steps
+from daskpart.models.base.text import Step, Text
 from daskpart.partitions import Partition
 
 
@@ -57,25 +57,18 @@ class RidgeText(Text):
 
     def __init__(self, comm, plan, problem, penalty, tol):
         members = [plan.partition.members(rank) for rank in range(plan.n_ranks)]
-        self.session = comm
-        self.rows = comm.values([(problem.X[own], problem.y[own]) for own in members])
+        self.session, self.step = comm, descend
+        self.fixed = comm.values([(problem.X[own], problem.y[own]) for own in members])
         n = len(problem.y)
         rate = 0.5 / (problem.X.power(2).sum() / n + 1 + penalty)  # below 2 / curvature
-        self.options = {"rate": rate, "penalty": penalty, "tol": tol, "n": n}
+        self.static = {"rate": rate, "penalty": penalty, "tol": tol, "n": n}
 
     def begin_from(self, state):
-        self.weights = self.session.values([state.weights] * self.session.n_ranks)
-        self.loss = state.history[-1]["loss"] if state.history else float("inf")
-
-    def run(self, first, last):
-        (self.weights, self.loss), steps = self.session.run(
-            run_steps, self.rows, (self.weights, self.loss), step=descend, first=first, last=last,
-            **self.options,
-        )  # fmt: skip
-        return steps
+        weights = self.session.values([state.weights] * self.session.n_ranks)
+        self.changing = weights, state.history[-1]["loss"] if state.history else float("inf")
 
     def gather(self, state):
-        parts = self.session.gather(self.session.map(as_part, self.weights))
+        parts = self.session.gather(self.session.map(as_part, self.changing[0]))
         return state.assembled(parts, {})
 
 

@@ -121,6 +121,12 @@ class Text(ABC):
     ----------
     session : Any
         Has ``counters`` and ``close()``.
+    fixed, changing : Any
+        What steps read, and what they change: handles, as `run_steps` takes them.
+    step : callable
+        One step, as `run_steps` takes it.
+    static : dict of str to Any
+        Plain values that every step is given.
     memory : sequence of int
         Bytes that each rank holds, measured; empty if nobody looked.
     watches : bool
@@ -133,6 +139,10 @@ class Text(ABC):
     """
 
     session: Any
+    fixed: Any
+    changing: Any
+    step: Callable[..., tuple[Any, Step]]
+    static: dict[str, Any]
     memory: Sequence[int] = ()
     watches: bool = False
     measures_first: bool = False
@@ -141,9 +151,8 @@ class Text(ABC):
     def begin_from(self, state: State) -> None:
         """Put the ranks into a state."""
 
-    @abstractmethod
     def run(self, first: int, last: int) -> list[Step]:
-        """Do some steps in one run.
+        """Do some steps in one run: as `run_steps` does them, where nothing else is said.
 
         Parameters
         ----------
@@ -155,6 +164,16 @@ class Text(ABC):
         list of Step
             What each measured.
         """
+        self.changing, steps = self.session.run(
+            run_steps,
+            self.fixed,
+            self.changing,
+            step=self.step,
+            first=first,
+            last=last,
+            **self.static,
+        )
+        return steps
 
     @abstractmethod
     def gather(self, state: State) -> State:

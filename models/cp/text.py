@@ -27,7 +27,7 @@ from daskpart.collectives.kernels_rows import warm_up as warm_up_addition
 from daskpart.errors import InputError
 from daskpart.models.base.early_stopping import Seen, Watch, seen_before
 from daskpart.models.base.state import Part
-from daskpart.models.base.text import Step, Text, run_steps
+from daskpart.models.base.text import Step, Text
 
 from .als import EmbeddedModes, Factors, Modes, PointToPointModes, Update
 from .completion import StoredEntriesModes, warm_up_equations
@@ -82,10 +82,10 @@ class CPText(Text):
     ) -> None:
         self.session, self._plan = comm, plan
         self._watch, self.watches = watch, watch is not None
-        self._update, self._dtype, self._tolerance = update, dtype, tolerance
+        self._nonnegative, self._dtype = any(update.nonnegative), dtype
         rows = comm.values(rows_of_ranks(plan.numberings, shape))
         counts = plan.choice.loss == POISSON
-        self._tensors, ids, self._of_tensor = comm.run(
+        self._tensors, ids, of_tensor = comm.run(
             lay_out,
             comm.values(pieces),
             rows,
@@ -96,14 +96,22 @@ class CPText(Text):
             sums=own_sums if counts else squared_norm,
         )
         if counts:
-            check_sums(self._of_tensor, shape)
+            check_sums(of_tensor, shape)
         else:
-            check_norm(*self._of_tensor)
-        held_out, self._n_held_out = None, 0
+            check_norm(*of_tensor)
+        held_out, n_held_out = None, 0
         if plan.held_out is not None:
             held_out = prepared_entries(comm, plan)
-            self._n_held_out = sum(own.entries.values.size for own in plan.held_out.of_ranks)
-        self._fixed: Fixed = (self._tensors, prepared(comm, plan, ids, shape), held_out)
+            n_held_out = sum(own.entries.values.size for own in plan.held_out.of_ranks)
+        self.fixed: Fixed = (self._tensors, prepared(comm, plan, ids, shape), held_out)
+        self.step = iteration
+        self.static = {
+            "update": update,
+            "of_tensor": of_tensor,
+            "tolerance": tolerance,
+            "n_held_out": n_held_out,
+            "watch": watch,
+        }
 
     def begin_from(self, state: CPState) -> None:  # type: ignore[override]
         """Hand out the factors of a state, and add up their Grams."""
@@ -117,45 +125,29 @@ class CPText(Text):
             of_best = comm.values(state.at_best().cut(self._answered(state), plan.n_ranks))
         factors, best, self.memory = comm.run(
             begin,
-            self._fixed,
+            self.fixed,
             comm.values(state.cut(held, plan.n_ranks)),
             of_best,
             n_modes=plan.n_modes,
             dtype=self._dtype,
-            nonnegative=any(self._update.nonnegative),
+            nonnegative=self._nonnegative,
             watched=self._watch is not None,
         )
         best_fit, seen = state.at_best().fit, seen_before(self._watch, state)
         rows = state.compared
         before = rows[-1]["fit"] if rows else float("nan")
-        self._changing: Changing = (factors, before, best, best_fit, seen)
+        self.changing: Changing = (factors, before, best, best_fit, seen)
         self._at = state.epoch
 
     def run(self, first: int, last: int) -> list[Step]:
-        """Do iterations `first` to `last`, fewer if the fit changes by less than the tolerance.
-
-        Or where patience runs out.
-        """
-        self._changing, steps = self.session.run(
-            run_steps,
-            self._fixed,
-            self._changing,
-            step=iteration,
-            first=first,
-            last=last,
-            update=self._update,
-            of_tensor=self._of_tensor,
-            tolerance=self._tolerance,
-            n_held_out=self._n_held_out,
-            watch=self._watch,
-        )
+        steps = super().run(first, last)
         self._at += len(steps)
         return steps
 
     def gather(self, state: CPState) -> CPState:  # type: ignore[override]
         """The factors as they are on the ranks, and those of the best iteration."""
         comm, answered = self.session, self._answered(state)
-        factors, fit, best, best_fit, seen = self._changing
+        factors, fit, best, best_fit, seen = self.changing
         parts = comm.gather(comm.map(owned_part, self._tensors, factors.weights, *factors.rows))
         new = state.assembled(parts, answered, fit=fit)
         if best is None:

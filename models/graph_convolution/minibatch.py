@@ -83,12 +83,13 @@ class BatchText(GCNText):
     ) -> None:
         super().__init__(comm, plan, problem, optimizer, rate, watch)
         rows = comm.map(drawn_from, self._data, comm.values(seeds_of_ranks(plan, problem)))
-        self._begin, self._epoch = begin, epoch
-        self._fixed = (self._data, self._prepared, rows, None)
+        self._begin, self.step = begin, epoch
+        self.fixed = (self._data, self._prepared, rows, None)
         of_batches = {"batches": plan.batches, "exchange": exchange_of(plan.backward)}
-        self._static |= of_batches
+        self._of_begin |= of_batches
+        self.static |= of_batches
         if plan.batches.is_always_the_same:
-            self._fixed = (*self._fixed[:3], comm.run(the_batch, self._fixed, **of_batches))
+            self.fixed = (*self.fixed[:3], comm.run(the_batch, self.fixed, **of_batches))
 
 
 def seeds_of_ranks(plan: BatchPlan, problem: GraphProblem) -> list[tuple[NDArray[Any], ...]]:

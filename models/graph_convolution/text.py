@@ -26,7 +26,7 @@ from daskpart.collectives import (
 )
 from daskpart.collectives.messages import PreparedPlan
 from daskpart.models.base.early_stopping import Seen, Watch, seen_before
-from daskpart.models.base.text import Step, Text, run_steps
+from daskpart.models.base.text import Step, Text
 from daskpart.models.optimisation.learning_rates import LearningRate
 from daskpart.models.optimisation.optimisers import BEGAN, Optimizer, are_bounded
 
@@ -80,13 +80,13 @@ class GCNText(Text):
         watch: Watch | None = None,
     ) -> None:
         self.session, self._plan = comm, plan
-        self._optimizer, self._rate, self._watch = optimizer, rate, watch
+        self._rate, self._watch = rate, watch
         self._prepared, self._data = laid_out(comm, plan, problem)
-        # texts, over what is fixed, with static values
+        self.fixed: Any = (self._data, self._prepared)
+        self.step = epoch
         self._begin: Callable[..., Any] = begin
-        self._epoch: Callable[..., Any] = epoch
-        self._fixed: Any = (self._data, self._prepared)
-        self._static: dict[str, Any] = {"network": plan.network}
+        self._of_begin: dict[str, Any] = {"network": plan.network}
+        self.static = {**self._of_begin, "optimizer": optimizer, "rate": rate, "watch": watch}
 
     def begin_from(self, state: GCNState) -> None:  # type: ignore[override]
         """Hand out the weights of a state; compile, by a pass that changes nothing."""
@@ -95,32 +95,20 @@ class GCNText(Text):
         if self._watch is not None:
             best = comm.values([[*state.at_best().weights.values()]] * n_ranks)
         model, best, self.memory = comm.run(
-            self._begin, self._fixed, comm.values(state.cut({}, n_ranks)), best, **self._static
+            self._begin, self.fixed, comm.values(state.cut({}, n_ranks)), best, **self._of_begin
         )
-        self._changing: Changing = (model, best, memory, seen_before(self._watch, state))
+        self.changing: Changing = (model, best, memory, seen_before(self._watch, state))
         self._at = state.epoch
 
     def run(self, first: int, last: int) -> list[Step]:
-        """Train epochs `first` to `last`, fewer where patience runs out."""
-        self._changing, steps = self.session.run(
-            run_steps,
-            self._fixed,
-            self._changing,
-            step=self._epoch,
-            first=first,
-            last=last,
-            **self._static,
-            optimizer=self._optimizer,
-            rate=self._rate,
-            watch=self._watch,
-        )
+        steps = super().run(first, last)
         self._at += len(steps)
         return steps
 
     def gather(self, state: GCNState) -> GCNState:  # type: ignore[override]
         """The weights, of rank 0, and those of the best epoch."""
         comm, names = self.session, self._plan.network.names
-        model, best, memory, seen = self._changing
+        model, best, memory, seen = self.changing
         # every rank has the same: that of one is brought
         found = comm.assume_replicated(comm.map(RankModel.copy, model)).result()
         weights = dict(zip(names, found.weights, strict=True))

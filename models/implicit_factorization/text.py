@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from daskpart.collectives import Communicator, PerRank, PreparedPlan, allreduce, barrier
 from daskpart.collectives.messages import RankMessages
 from daskpart.models.base.state import Part
-from daskpart.models.base.text import Step, Text, run_steps
+from daskpart.models.base.text import Step, Text
 
 from .als import SIDES, Events, RankFactors, Solve, compile_kernels, count, iterate
 from .plan import LABEL, ImplicitPlan
@@ -47,13 +47,12 @@ class ImplicitText(Text):
     ) -> None:
         self.session, self._plan = comm, plan
         self._events = comm.values(events)
-        self._options = {"solve": solve, "n_events": n_events, "tolerance": tolerance}
-        self._plans: dict[str, PreparedPlan] = {}
+        self.step = iteration
+        self.static = {"solve": solve, "n_events": n_events, "tolerance": tolerance}
+        self.fixed: dict[str, PreparedPlan] = {}
         for side in SIDES:
             held = [plan.numberings[side].of_rank(rank) for rank in range(plan.n_ranks)]
-            (self._plans[side],) = comm.prepare_all(
-                [plan.expands[side]], comm.values(held), [LABEL]
-            )
+            (self.fixed[side],) = comm.prepare_all([plan.expands[side]], comm.values(held), [LABEL])
 
     def begin_from(self, state: ImplicitState) -> None:  # type: ignore[override]
         """Hand out the rows of a state."""
@@ -62,28 +61,15 @@ class ImplicitText(Text):
             side: [plan.numberings[side].of_rank(rank) for rank in range(plan.n_ranks)]
             for side in SIDES
         }
-        self._factors, self.memory = self.session.run(
+        factors, self.memory = self.session.run(
             begin,
             self._events,
             self.session.values(state.cut(held, plan.n_ranks)),
-            self._plans,
-            solve=self._options["solve"],
+            self.fixed,
+            solve=self.static["solve"],
         )
         rows = state.compared
-        self._loss = rows[-1]["loss"] if rows else float("nan")
-
-    def run(self, first: int, last: int) -> list[Step]:
-        """Do iterations `first` to `last`, fewer if the loss changes by less than the tolerance."""
-        (self._factors, self._loss), steps = self.session.run(
-            run_steps,
-            self._plans,
-            (self._factors, self._loss),
-            step=iteration,
-            first=first,
-            last=last,
-            **self._options,
-        )
-        return steps
+        self.changing = (factors, rows[-1]["loss"] if rows else float("nan"))
 
     def gather(self, state: ImplicitState) -> ImplicitState:  # type: ignore[override]
         """The rows as they are on the ranks."""
@@ -92,7 +78,7 @@ class ImplicitText(Text):
             side: [plan.numberings[side].first_group(rank) for rank in range(plan.n_ranks)]
             for side in SIDES
         }
-        return state.assembled(comm.gather(comm.map(owned_rows, self._factors)), answered)
+        return state.assembled(comm.gather(comm.map(owned_rows, self.changing[0])), answered)
 
     def advice(self, step: Step) -> str:
         """What to do when rows are not finite."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from daskpart.collectives import Communicator, PerRank
-from daskpart.models.base.text import Step, Text, run_steps
+from daskpart.models.base.text import Step, Text
 
 from . import lbfgs, sgd
 from .columns import by_columns
@@ -32,12 +32,14 @@ class LinearText(Text):
     def __init__(
         self, comm: Communicator, rows: PerRank, fit: Sgd | Lbfgs, tolerance: float
     ) -> None:
-        self.session, self._fit, self._tolerance = comm, fit, tolerance
+        self.session = comm
         if isinstance(fit, Sgd):
-            self._rows = rows
+            self.fixed, self.step = rows, sgd.epoch
             self._fit = comm.run(sgd.bounded, rows, fit=fit)
         else:
-            self._rows = comm.settle(comm.map(by_columns, rows, n_outputs=fit.n_outputs))
+            self.fixed = comm.settle(comm.map(by_columns, rows, n_outputs=fit.n_outputs))
+            self._fit, self.step = fit, lbfgs.iteration
+        self.static = {"fit": self._fit, "tolerance": tolerance}
         self._ranks = {"rank": [np.array([rank]) for rank in range(comm.n_ranks)]}
 
     def begin_from(self, state: LinearState) -> None:  # type: ignore[override]
@@ -49,38 +51,24 @@ class LinearText(Text):
         if isinstance(self._fit, Lbfgs):
             anew = "gradient" not in state.slots
             scales = self._fit.scale_free and anew and bool(state.weights.any())
-            self._changing, self.memory = comm.run(
-                lbfgs.begin, self._rows, parts, fit=self._fit, scales=scales
+            self.changing, self.memory = comm.run(
+                lbfgs.begin, self.fixed, parts, fit=self._fit, scales=scales
             )
             return
         model, feedback, self.memory = comm.run(
-            sgd.begin, self._rows, parts, fit=self._fit, anew=sgd.ANEW in state.slots
+            sgd.begin, self.fixed, parts, fit=self._fit, anew=sgd.ANEW in state.slots
         )
-        self._changing = (model, feedback, state.steps, state.loss)
-
-    def run(self, first: int, last: int) -> list[Step]:
-        """Do epochs or iterations `first` to `last`, fewer if they change too little."""
-        self._changing, steps = self.session.run(
-            run_steps,
-            self._rows,
-            self._changing,
-            step=sgd.epoch if isinstance(self._fit, Sgd) else lbfgs.iteration,
-            first=first,
-            last=last,
-            tolerance=self._tolerance,
-            fit=self._fit,
-        )
-        return steps
+        self.changing = (model, feedback, state.steps, state.loss)
 
     def gather(self, state: LinearState) -> LinearState:  # type: ignore[override]
         """The weights as they are on the ranks."""
         comm = self.session
         if isinstance(self._fit, Lbfgs):
-            parts = comm.gather(comm.map(lbfgs.part_of, self._changing, self._rows))
+            parts = comm.gather(comm.map(lbfgs.part_of, self.changing, self.fixed))
             parts[0]["slots"] |= lbfgs.slots_of_pairs(parts)
             more = {"loss": parts[0].pop("loss")}
         else:
-            model, feedback, steps, loss = self._changing
+            model, feedback, steps, loss = self.changing
             parts = comm.gather(comm.map(sgd.part_of, model, feedback))
             more = {"steps": steps, "loss": loss}
         return state.assembled(parts, self._ranks, **more)

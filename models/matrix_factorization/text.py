@@ -17,7 +17,7 @@ import numpy as np
 from daskpart.collectives import MAX, Communicator, PerRank, PreparedPlan, allreduce, barrier
 from daskpart.models.base.early_stopping import Seen, Watch, seen_before
 from daskpart.models.base.held_out import LABEL as VALIDATION
-from daskpart.models.base.text import Step, Text, run_steps
+from daskpart.models.base.text import Step, Text
 from daskpart.models.optimisation.learning_rates import LearningRate
 
 from .held_out import held_out_of_ranks, placed, squared_error, validated
@@ -85,8 +85,7 @@ class MFText(Text):
     ) -> None:
         self.session, self._plan, self._rate = comm, plan, learning_rate
         self._clip, self._watch, self.watches = clip, watch, watch is not None
-        self._regularization, self._init_scale = regularization, init_scale
-        self._triples, self._nonnegative = loss == "bpr", nonnegative
+        self._init_scale, self._triples, self._nonnegative = init_scale, loss == "bpr", nonnegative
         # the shards are let go of as soon as the ratings stand in their order
         shards = comm.values(plan.shards if plan.shards.is_lazy else list(plan.shards.compute()))
         self._ratings, numbering, self._summary, self._unit = comm.run(
@@ -111,13 +110,26 @@ class MFText(Text):
         used = [
             entry if plan.total_rows else None for plan, entry in zip(plans, prepared, strict=True)
         ]
-        self._schedule = PreparedSchedule(used[: plan.eta], used[plan.eta : 2 * plan.eta])
-        self._held_out: tuple[PerRank, PreparedPlan] | None = None
-        self._n_held_out = 0
+        schedule = PreparedSchedule(used[: plan.eta], used[plan.eta : 2 * plan.eta])
+        held_out: tuple[PerRank, PreparedPlan] | None = None
+        n_held_out = 0
         if plan.held_out is not None and validation is not None:
             of_ranks = comm.values(held_out_of_ranks(plan, validation))
-            self._held_out = (comm.map(placed, of_ranks, self._ratings), prepared[-1])
-            self._n_held_out = validation.values.size
+            held_out = (comm.map(placed, of_ranks, self._ratings), prepared[-1])
+            n_held_out = validation.values.size
+        self.fixed: Fixed = (self._ratings, schedule, held_out)
+        self.step = epoch
+        self.static = {
+            "rate": learning_rate,
+            "regularization": regularization,
+            "nonnegative": nonnegative,
+            "n_ratings": self._summary.count,
+            "n_held_out": n_held_out,
+            "triples": self._triples,
+            "axis": plan.axis,
+            "unit": self._unit,
+            "watch": watch,
+        }
 
     def begin_from(self, state: MFState) -> None:  # type: ignore[override]
         """Draw the first factors, or hand out those of a state."""
@@ -151,44 +163,26 @@ class MFText(Text):
                 nonnegative=self._nonnegative,
             )
         model, best, self.memory = comm.run(
-            ready, (self._ratings, self._schedule, self._held_out), model, best,
-            watched=watched, **in_state,
-        )  # fmt: skip
+            ready, self.fixed, model, best, watched=watched, **in_state
+        )
         memory = dict(state.learning_rate_state) or self._rate.start()
-        self._changing: Changing = (model, best, memory, seen_before(self._watch, state))
+        self.changing: Changing = (model, best, memory, seen_before(self._watch, state))
         self._at = state.epoch
         self._range = (
             min(self._summary.lowest, state.lowest),
             max(self._summary.highest, state.highest),
         )
+        self.static["ends"] = self._range if self._clip is True else self._clip or None
 
     def run(self, first: int, last: int) -> list[Step]:
-        """Train epochs `first` to `last`, fewer where patience runs out."""
-        self._changing, steps = self.session.run(
-            run_steps,
-            (self._ratings, self._schedule, self._held_out),
-            self._changing,
-            step=epoch,
-            first=first,
-            last=last,
-            rate=self._rate,
-            regularization=self._regularization,
-            nonnegative=self._nonnegative,
-            n_ratings=self._summary.count,
-            n_held_out=self._n_held_out,
-            triples=self._triples,
-            axis=self._plan.axis,
-            unit=self._unit,
-            ends=self._range if self._clip is True else self._clip or None,
-            watch=self._watch,
-        )
+        steps = super().run(first, last)
         self._at += len(steps)
         return steps
 
     def gather(self, state: MFState) -> MFState:  # type: ignore[override]
         """The factors as they are on the ranks, and those of the best epoch."""
         comm, answered = self.session, self._plan.rows_answered
-        model, best, memory, seen = self._changing
+        model, best, memory, seen = self.changing
         parts = comm.gather(
             comm.map(final_rows, model, self._ratings, axis=self._plan.axis, unit=self._unit)
         )

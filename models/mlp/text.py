@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from daskpart.collectives import Communicator, PerRank
-from daskpart.models.base.text import Step, Text, run_steps
+from daskpart.models.base.text import Step, Text
 
 from . import sgd
 from .sgd import Training
@@ -29,8 +29,9 @@ class MLPText(Text):
     measures_first = True
 
     def __init__(self, comm: Communicator, rows: PerRank, fit: Training, tolerance: float) -> None:
-        self.session, self._fit, self._tolerance = comm, fit, tolerance
-        self._inputs = comm.run(sgd.laid_out, rows, fit=fit)
+        self.session, self._fit = comm, fit
+        self.fixed, self.step = comm.run(sgd.laid_out, rows, fit=fit), sgd.epoch
+        self.static = {"fit": fit, "tolerance": tolerance}
         self._ranks = {"rank": [np.array([rank]) for rank in range(comm.n_ranks)]}
 
     def begin_from(self, state: MLPState) -> None:  # type: ignore[override]
@@ -38,26 +39,12 @@ class MLPText(Text):
         comm = self.session
         cut = state.cut(self._ranks, comm.n_ranks)
         parts = comm.values([{**part, "steps": state.steps} for part in cut])
-        model, feedback, self.memory = comm.run(sgd.begin, self._inputs, parts, fit=self._fit)
-        self._changing = (model, feedback, state.steps, state.loss, state.least)
-
-    def run(self, first: int, last: int) -> list[Step]:
-        """Do epochs `first` to `last`, fewer if the loss falls no more."""
-        self._changing, steps = self.session.run(
-            run_steps,
-            self._inputs,
-            self._changing,
-            step=sgd.epoch,
-            first=first,
-            last=last,
-            tolerance=self._tolerance,
-            fit=self._fit,
-        )
-        return steps
+        model, feedback, self.memory = comm.run(sgd.begin, self.fixed, parts, fit=self._fit)
+        self.changing = (model, feedback, state.steps, state.loss, state.least)
 
     def gather(self, state: MLPState) -> MLPState:  # type: ignore[override]
         """The weights as they are on the ranks."""
-        comm, (model, feedback, steps, loss, least) = self.session, self._changing
+        comm, (model, feedback, steps, loss, least) = self.session, self.changing
         parts = comm.gather(comm.map(sgd.part_of, model, *feedback, fit=self._fit))
         return state.assembled(parts, self._ranks, steps=steps, loss=loss, least=least)
 

@@ -52,9 +52,9 @@ def prepared_text(estimator, X, y, A, n_ranks=None):
 
 def drawn(text, plan, comm, number=1, batch=0):
     """The mini-batch as the passes work on it, and its edges."""
-    order = comm.map(sampling.order_of_epoch, text._fixed[2], batches=plan.batches, number=number)
-    static = {name: text._static[name] for name in ("batches", "exchange")}
-    return mini_batch(comm, text._fixed, order, number=number, batch=batch, **static)
+    order = comm.map(sampling.order_of_epoch, text.fixed[2], batches=plan.batches, number=number)
+    static = {name: text.static[name] for name in ("batches", "exchange")}
+    return mini_batch(comm, text.fixed, order, number=number, batch=batch, **static)
 
 
 # -- one batch whatever the ranks ---
@@ -102,7 +102,7 @@ def test_an_epoch_has_every_seed_once():
         )
         for number in (1, 2):
             order = comm.map(
-                sampling.order_of_epoch, text._fixed[2], batches=plan.batches, number=number
+                sampling.order_of_epoch, text.fixed[2], batches=plan.batches, number=number
             )
             members = [plan.partition.members(rank) for rank in range(3)]
             found = [
@@ -306,7 +306,7 @@ def test_neighbours_of_others_are_drawn_as_own_ones_are():
             batched(size=15), features(), labels(), graph(True), n_ranks=n_ranks
         )
         _, _, edges = drawn(text, plan, comm)
-        rows = comm.gather(text._fixed[2])
+        rows = comm.gather(text.fixed[2])
         found = []
         for index, of_ranks in enumerate(map(comm.gather, edges)):
             for held, each in zip(rows, of_ranks, strict=True):

@@ -63,7 +63,7 @@ def _replay(plan, ratings, n_epochs=3) -> RankModel:
     with LocalCommunicator(plan.n_ranks, n_threads=1) as comm:
         text = _text(comm, plan, ratings)
         cells: list[RankRatings] = text._ratings.content
-        first: list[RankModel] = text._changing[0].content
+        first: list[RankModel] = text.changing[0].content
     n_users = plan.shards.partition.n_vertices
     model = RankModel(
         plan.layout,
@@ -116,7 +116,7 @@ def test_one_rank_is_algorithm_1_rating_by_rating():
     state, _, steps = _train(plan, ratings, n_epochs=1)
     with LocalCommunicator(1, n_threads=1) as comm:
         text = _text(comm, plan, ratings)
-        (cell,), (model,) = text._ratings.content, text._changing[0].content
+        (cell,), (model,) = text._ratings.content, text.changing[0].content
     error = 0.0
     for n in range(cell.rows.size):
         model.loss = 0.0
