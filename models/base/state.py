@@ -19,7 +19,7 @@ from __future__ import annotations
 import copy
 import os
 import warnings
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -257,6 +257,19 @@ class State:
             return self
         best = before.answers if before.best_epoch == before.epoch else before.best
         return replace(self, best_epoch=before.best_epoch, best=best)
+
+    def with_best(self, step: int, answers: Callable[[], dict[str, Any]]) -> Self:
+        """This state with the best step beside it, which the ranks looked for and kept.
+
+        Parameters
+        ----------
+        step : int
+            The best one, 0 where there is none.
+        answers : callable
+            Brings the fields that a model answers with; called where it is not the last step.
+        """
+        best = {} if step in (0, self.epoch) else answers()
+        return replace(self, best_epoch=step or None, best=best)
 
     def at_best(self) -> Self:
         """The fields of the best step, those of the last one beside them."""

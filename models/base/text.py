@@ -177,9 +177,12 @@ class Text(ABC):
 
     @abstractmethod
     def gather(self, state: State) -> State:
-        """The state of the ranks now, as a new one; `state` is the one kept before.
+        """The state of the ranks now: `state` with what they have, as a new one.
 
-        Epoch, history and settings are filled in by the trainer.
+        Parameters
+        ----------
+        state : State
+            The one kept before, with the epoch and the history of now.
         """
 
     def advice(self, step: Step) -> str:

@@ -274,12 +274,12 @@ class Trainer:
     def _keep(self, text: Text) -> None:
         """Make the step that the ranks are at the kept one; states that others hold stay."""
         begin, self._spoilt = perf_counter(), True
-        state = text.gather(self.kept)
+        state = text.gather(replace(self.kept, epoch=self._at, history=list(self.history)))
         self._spoilt = False
         self._keeping, self._unkept = perf_counter() - begin, 0.0
         if text.measures_first:
             self._kept_before = self.kept
-        self.kept = replace(state, epoch=self._at, history=list(self.history))
+        self.kept = state
 
     # -- losses ---
 

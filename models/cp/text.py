@@ -9,7 +9,6 @@ What an iteration is stands in `als`; here is what the base asks of every model.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -137,12 +136,6 @@ class CPText(Text):
         rows = state.compared
         before = rows[-1]["fit"] if rows else float("nan")
         self.changing: Changing = (factors, before, best, best_fit, seen)
-        self._at = state.epoch
-
-    def run(self, first: int, last: int) -> list[Step]:
-        steps = super().run(first, last)
-        self._at += len(steps)
-        return steps
 
     def gather(self, state: CPState) -> CPState:  # type: ignore[override]
         """The factors as they are on the ranks, and those of the best iteration."""
@@ -150,12 +143,9 @@ class CPText(Text):
         factors, fit, best, best_fit, seen = self.changing
         parts = comm.gather(comm.map(owned_part, self._tensors, factors.weights, *factors.rows))
         new = state.assembled(parts, answered, fit=fit)
-        if best is None:
-            return new
-        beside: dict[str, Any] = {}
-        if seen.step not in (0, self._at):
-            beside = new.assembled(comm.gather(best), answered, fit=best_fit).answers
-        return replace(new, best_epoch=seen.step or None, best=beside)
+        return new.with_best(
+            seen.step, lambda: new.assembled(comm.gather(best), answered, fit=best_fit).answers
+        )
 
     def _answered(self, state: CPState) -> dict[str, list[NDArray[Any]]]:
         """The rows of each mode that every rank answers for."""

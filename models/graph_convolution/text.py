@@ -98,12 +98,6 @@ class GCNText(Text):
             self._begin, self.fixed, comm.values(state.cut({}, n_ranks)), best, **self._of_begin
         )
         self.changing: Changing = (model, best, memory, seen_before(self._watch, state))
-        self._at = state.epoch
-
-    def run(self, first: int, last: int) -> list[Step]:
-        steps = super().run(first, last)
-        self._at += len(steps)
-        return steps
 
     def gather(self, state: GCNState) -> GCNState:  # type: ignore[override]
         """The weights, of rank 0, and those of the best epoch."""
@@ -112,18 +106,13 @@ class GCNText(Text):
         # every rank has the same: that of one is brought
         found = comm.assume_replicated(comm.map(RankModel.copy, model)).result()
         weights = dict(zip(names, found.weights, strict=True))
-        beside: dict[str, Any] = {}
-        if best is not None and seen.step not in (0, self._at):
+        new = replace(state, weights=weights, slots=found.slots, learning_rate_state=dict(memory))
+
+        def best_weights() -> dict[str, Any]:
             kept = comm.assume_replicated(comm.map(copied, best)).result()
-            beside["weights"] = dict(zip(names, kept, strict=True))
-        return replace(
-            state,
-            weights=weights,
-            slots=found.slots,
-            learning_rate_state=dict(memory),
-            best_epoch=seen.step or None,
-            best=beside,
-        )
+            return {"weights": dict(zip(names, kept, strict=True))}
+
+        return new.with_best(seen.step, best_weights)
 
     def advice(self, step: Step) -> str:
         """What to do when weights diverged."""

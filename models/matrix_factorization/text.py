@@ -9,7 +9,6 @@ every model.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -167,17 +166,11 @@ class MFText(Text):
         )
         memory = dict(state.learning_rate_state) or self._rate.start()
         self.changing: Changing = (model, best, memory, seen_before(self._watch, state))
-        self._at = state.epoch
         self._range = (
             min(self._summary.lowest, state.lowest),
             max(self._summary.highest, state.highest),
         )
         self.static["ends"] = self._range if self._clip is True else self._clip or None
-
-    def run(self, first: int, last: int) -> list[Step]:
-        steps = super().run(first, last)
-        self._at += len(steps)
-        return steps
 
     def gather(self, state: MFState) -> MFState:  # type: ignore[override]
         """The factors as they are on the ranks, and those of the best epoch."""
@@ -196,12 +189,7 @@ class MFText(Text):
             highest=self._range[1],
             learning_rate_state=dict(memory),
         )
-        if best is None:
-            return new
-        beside: dict[str, Any] = {}
-        if seen.step not in (0, self._at):
-            beside = new.assembled(comm.gather(best), answered).answers
-        return replace(new, best_epoch=seen.step or None, best=beside)
+        return new.with_best(seen.step, lambda: new.assembled(comm.gather(best), answered).answers)
 
     def advice(self, step: Step) -> str:
         """What to do when factors diverged."""

@@ -139,6 +139,16 @@ def test_copy_shares_nothing_that_training_changes():
     assert same_bits(factors, make_factors())
 
 
+@pytest.mark.parametrize("step, best, beside", [(0, None, 0.0), (1, 1, 1.0), (3, 3, 0.0)])
+def test_the_best_step_is_brought_where_it_is_not_the_last(step, best, beside):
+    factors, biases = [np.zeros((2, 1))] * 2, [np.zeros(2)] * 2
+    state = MFState(*factors, *biases, epoch=3)
+    found = state.with_best(step, lambda: {**state.answers, "user_factors": np.ones((2, 1))})
+    assert found.best_epoch == best
+    assert found.at_best().user_factors.max() == beside
+    assert found.at_best().at_last().user_factors.max() == 0.0
+
+
 def test_shapes_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match=r"user_bias has shape \(4,\), the user axis has 5"):
         make_factors(user_bias=np.zeros(4, np.float32))
