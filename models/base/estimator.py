@@ -89,7 +89,10 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
     # -- what a model says ---
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Any:
-        """The data, checked; `data` are the further arguments of the model's ``fit``."""
+        """The data, checked.
+
+        `data` are the further arguments of the model's ``fit``; of ``partial_fit`` "one_step", too.
+        """
         raise NotImplementedError
 
     def _make_plan(
@@ -331,6 +334,8 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
         kept = self._latest() if self.resume and not one_step else None
         seed = self._seed(kept) if plan is None else plan.random_state
         reader = self._reader(goes_on=one_step)
+        if one_step:
+            data["one_step"] = True
         problem = reader._problem(X, y, data, seed)
         if plan is None:
             planner = copy(self)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -55,19 +54,25 @@ def check_components(state: Any, n_components: int) -> None:
         )
 
 
-def share_held_out(model: Any, data: Mapping[str, Any]) -> float:
-    """The share that a fit holds out of its data; of a batch of ``partial_fit`` nothing.
+def share_held_out(model: Any, name: str, given: Any) -> float:
+    """The share that a fit holds out of its data.
+
+    Parameters
+    ----------
+    name, given : str, Any
+        The argument of ``fit`` by which data to measure by may be given instead; None: they are
+        not.
 
     Raises
     ------
     InputError
-        Where `patience` would have nothing to look at.
+        Where both are asked for, or `patience` would have nothing to look at.
     """
-    if "onto" in data:  # a batch, which is all to be learnt from
-        return 0.0
-    share = model.validation_fraction
-    if model.patience is not None and data.get("validation") is None and not share:
-        raise InputError("patience needs validation=… or validation_fraction above 0")
+    share = float(model.validation_fraction)
+    if share and given is not None:
+        raise InputError(f"give {name}=… or validation_fraction, not both")
+    if model.patience is not None and not share and given is None:
+        raise InputError(f"patience needs {name}=… or validation_fraction above 0")
     return share
 
 

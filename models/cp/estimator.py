@@ -319,8 +319,7 @@ class CPDecomposition(CPModel):
                     "out, and judge by score"
                 )
             return self._grow(X, y, mode)
-        data = {"validation": validation, "onto": getattr(self, "state_", None)}
-        return self._fit(X, y, client=client, one_step=True, **data)
+        return self._fit(X, y, client=client, one_step=True, validation=validation)
 
     def _grow(self, X: Any, y: Any, mode: int | str) -> Self:
         """Take in new slices along a mode."""
@@ -398,7 +397,8 @@ class CPDecomposition(CPModel):
                 "validation entries are not in X, and missing='zero' takes them for 0: give "
                 "missing='unknown'"
             )
-        share = share_held_out(self, data)
+        # a batch is all to be learnt from
+        share = 0.0 if data.get("one_step") else share_held_out(self, "validation", validation)
         problem = problem_of(X, y, self.missing)
         if self.loss == POISSON and problem.tensor is not None:
             check_counts(problem.tensor.values)

@@ -71,12 +71,9 @@ class TensorProblem(Problem):
         Raises
         ------
         InputError
-            For entries of other modes or indices, or beside a share; for a share of a tensor that
-            is not here.
+            For entries of other modes or indices; for a share of a tensor that is not here.
         """
         if given is not None:
-            if share:
-                raise InputError("give validation=… or validation_fraction, not both")
             self.validation = Entries.of(given, self.blank(1))
         elif share:
             if self.tensor is None:

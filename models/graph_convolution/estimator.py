@@ -22,7 +22,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from daskpart.containers.tables import table_in_memory
 from daskpart.errors import InputError
-from daskpart.models.base.class_weights import check_total, refuse_balanced, weights_of_classes
+from daskpart.models.base.class_weights import check_total, weights_of_classes
 from daskpart.models.base.docstrings import with_shared_words
 from daskpart.models.base.progress import Measure
 from daskpart.models.networks.losses import Loss, SigmoidLoss, SoftmaxLoss, SquaredLoss
@@ -123,11 +123,6 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
         verbose: int = 0,
     ) -> None:
         self._set_parameters(locals())
-
-    def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> GraphProblem:
-        if "classes" in data:  # partial_fit
-            refuse_balanced(self.class_weight)
-        return super()._problem(X, y, data, random_state)
 
     def _plan_of_fit(self, plan: GCNPlan, problem: GraphProblem) -> GCNPlan:
         # weights of classes do not decide the cut, so a plan may have been made with others

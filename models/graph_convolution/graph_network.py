@@ -20,10 +20,11 @@ from daskpart._floor.checks import finite_number
 from daskpart.containers.tables import table_in_memory
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
+from daskpart.models.base.class_weights import refuse_balanced
 from daskpart.models.base.docstrings import with_words_of_fit
 from daskpart.models.base.parameters import AT_LEAST_0, COUNT, POSITIVE, SHARE
 from daskpart.models.base.plan import FitPlan, check_partitioner
-from daskpart.models.base.problem import canonical_rows, refuse_times, refused
+from daskpart.models.base.problem import canonical_rows, refuse_times, refused, share_held_out
 from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
 from daskpart.models.networks.losses import Loss
@@ -277,11 +278,12 @@ class GraphNetwork(FittedNetwork):
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
         X, y, mask = map(table_in_memory, (X, y, data.get("validation_mask")))
-        goes_on = "classes" in data and hasattr(self, "state_")  # partial_fit
+        if data.get("one_step"):
+            refuse_balanced(getattr(self, "class_weight", None))
+        goes_on = data.get("one_step", False) and hasattr(self, "state_")
         is_warm = self.warm_start and hasattr(self, "state_")
         targets = self._targets(y, data.get("classes"), goes_on or is_warm)
-        if self.patience is not None and mask is None and not self.validation_fraction:
-            raise InputError("patience needs validation_mask=… or validation_fraction above 0")
+        share = share_held_out(self, "validation_mask", mask)
         label_names, row_names = names_of_rows(y), names_of_rows(X)
         graph, n_labels = table_in_memory(data.get("graph")), len(targets.values)
         problem = self._read(X, graph, n_labels, label_names, reset=not goes_on)
@@ -290,9 +292,7 @@ class GraphNetwork(FittedNetwork):
         held = None
         if mask is not None:
             held = mask_of(mask, problem.names, row_names, n, "validation_mask")
-        training, validation = split_labelled(
-            targets, held, float(self.validation_fraction), random_state
-        )
+        training, validation = split_labelled(targets, held, share, random_state)
         return replace(problem, targets=targets, training=training, validation=validation)
 
     def _read(

@@ -229,8 +229,6 @@ def split_labelled(
     """
     labelled = targets.labelled
     if validation is not None:
-        if fraction:
-            raise InputError("give validation_mask=… or validation_fraction, not both")
         held = validation & labelled
         if not held.any():
             raise InputError("no vertex of validation_mask is labelled: give labels for them in y")

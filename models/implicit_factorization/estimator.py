@@ -271,8 +271,7 @@ class ImplicitFactorization(Recommender):
                     )
                 return self._grow(whole)
             X = events
-        data = {"validation": validation, "onto": getattr(self, "state_", None)}
-        return self._fit(X, y, client=client, one_step=True, **data)
+        return self._fit(X, y, client=client, one_step=True, validation=validation)
 
     def _grow(self, matrix: LabelledMatrix) -> Self:
         """Take in the users and items of `matrix` behind those of the fit."""

@@ -301,9 +301,9 @@ class MatrixFactorization(Recommender):
         `new_rows_distance_`. Without labels X has the shape of the fit. Nothing is held out of X,
         whatever `validation_fraction` is.
         """
-        onto = getattr(self, "state_", None)
-        data = {"sample_weight": sample_weight, "validation": validation, "onto": onto}
-        return self._fit(X, y, client=client, one_step=True, **data)
+        return self._fit(
+            X, y, client=client, one_step=True, sample_weight=sample_weight, validation=validation
+        )
 
     def score(self, X: Any, y: Any = None, *, unknown: str = "raise") -> float:
         """Minus the RMSE over the stored entries of X, or with "bpr" the NDCG: higher is better.
@@ -362,7 +362,7 @@ class MatrixFactorization(Recommender):
         columns, weights = self._columns(), data.get("sample_weight")
         events = self.loss == "bpr"
         ratings = Ratings.of(X, columns, events=events, sample_weight=weights)
-        before = data.get("onto")
+        before = getattr(self, "state_", None) if data.get("one_step") else None
         if before is not None and ratings.in_memory:
             weights = None if ratings.weights is None else joined(ratings.weights, before)
             matrix = joined(ratings.matrix, before)

@@ -207,8 +207,6 @@ class Ratings(Problem):
     ) -> Ratings:
         """These ratings, less a share that is held out; or beside others that were given."""
         if given is not None:
-            if fraction:
-                raise InputError("give validation=… or validation_fraction, not both")
             if events and not self.in_memory:
                 raise InputError(
                     "validation_ndcg leaves out what users have in X, and the events of a Dask "

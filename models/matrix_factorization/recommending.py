@@ -267,9 +267,10 @@ class Recommender(FactorModel):
         self, ratings: Ratings, data: dict[str, Any], random_state: int, *, events: bool
     ) -> Ratings:
         """The problem of a fit, with what is held out of it or was given to measure it by."""
-        share, columns = share_held_out(self, data), self._columns()
         given = data.get("validation")
-        return ratings.with_validation(given, share, random_state, columns, events=events)
+        # a batch is all to be learnt from
+        share = 0.0 if data.get("one_step") else share_held_out(self, "validation", given)
+        return ratings.with_validation(given, share, random_state, self._columns(), events=events)
 
     def _most_ranks(self, problem: Any) -> float:
         return min(problem.shape)

@@ -46,6 +46,7 @@ from daskpart.models.base.problem import (
     refuse_times,
     refused,
     scipy_rows,
+    share_held_out,
 )
 from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State
@@ -193,8 +194,10 @@ class SampleModel(DistributedEstimator):
         )
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Samples:
-        share, eval_set = self._share_held_out(data), data.get("eval_set")
-        goes_on, held = data.get("goes_on", False), None
+        is_batch, eval_set = data.get("one_step", False), data.get("eval_set")
+        # a batch is all to be learnt from, and its one step cannot stop early
+        share = 0.0 if is_batch else share_held_out(self, "eval_set", eval_set)
+        goes_on, held = is_batch and hasattr(self, "state_"), None
         given = self._given(X, y, data.get("sample_weight"), not goes_on)
         if share:
             given, held = given.split(share, random_state)
@@ -216,23 +219,6 @@ class SampleModel(DistributedEstimator):
                 )
             problem.validation = validation
         return problem
-
-    def _share_held_out(self, data: dict[str, Any]) -> float:
-        """The share that a fit holds out of its samples; partial_fit, whose one step cannot stop
-        early, learns from all.
-
-        InputError where it contradicts eval_set, or patience has nothing to look at.
-        """
-        if "goes_on" in data:
-            return 0.0
-        share, is_given = float(self.validation_fraction), data.get("eval_set") is not None
-        if share and is_given:
-            raise InputError("give eval_set=… or validation_fraction, not both")
-        if self.patience is not None and not share and not is_given:
-            raise InputError(
-                "patience needs eval_set=(X, y) in fit, or validation_fraction above 0"
-            )
-        return share
 
     def _given(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> Given:
         """Rows, targets and weights, checked; `reset`: their features are those of the model."""
@@ -528,7 +514,7 @@ class SampleClassifier(ClassifierMixin, SampleModel):
         refuse_balanced(getattr(self, "class_weight", None))
         return self._fit(
             X, y, client=client, one_step=True, classes=self._classes_of_partial_fit(classes),
-            sample_weight=sample_weight, goes_on=hasattr(self, "state_"),
+            sample_weight=sample_weight,
         )  # fmt: skip
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -572,10 +558,7 @@ class SampleRegressor(RegressorMixin, SampleModel):
 
         Parameters are those of `fit`.
         """
-        return self._fit(
-            X, y, client=client, one_step=True, sample_weight=sample_weight,
-            goes_on=hasattr(self, "state_"),
-        )  # fmt: skip
+        return self._fit(X, y, client=client, one_step=True, sample_weight=sample_weight)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """R² of the predictions, each sample with its weight; a file has its own y."""

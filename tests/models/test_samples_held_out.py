@@ -141,7 +141,7 @@ def test_patience_looks_at_a_share(name):
     fitted = make(max_iter=100, validation_fraction=0.3).fit(table, y)
     assert fitted.n_iter_ < 100
     assert fitted.best_iteration_ == fitted.history_["validation_loss"].argmin() + 1
-    with pytest.raises(InputError, match=r"needs eval_set=\(X, y\) in fit, or validation_fraction"):
+    with pytest.raises(InputError, match="needs eval_set=… or validation_fraction above 0"):
         make().fit(table, y)
     with pytest.raises(InputError, match=r"give eval_set=… or validation_fraction, not both"):
         make(validation_fraction=0.3).fit(table, y, eval_set=(table, y))
