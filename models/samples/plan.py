@@ -57,8 +57,6 @@ class SamplesPlan(FitPlan):
         hash.
     on_disk : str
         When ranks keep their samples on disk, in words; "" for never.
-    unit : str
-        What a step is called.
     """
 
     members: list[NDArray[np.int64]] = field(repr=False)
@@ -68,7 +66,6 @@ class SamplesPlan(FitPlan):
     touched: NDArray[np.int64] | None = field(default=None, repr=False)
     shards: NDArray[np.int32] | None = field(default=None, repr=False)
     on_disk: str = ""
-    unit: str = "epoch"
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -89,12 +86,8 @@ class SamplesPlan(FitPlan):
 
     def report(self) -> SamplesPlanReport:
         """What is known of a step before it."""
-        return SamplesPlanReport(
+        return self._report(
+            SamplesPlanReport,
             touched=None if self.touched is None else self.touched.tolist(),
             on_disk=self.on_disk,
-            n_ranks=self.n_ranks,
-            unit=self.unit,
-            partitioner=self.partitioner,
-            memory=self.memory(),
-            seconds=self.seconds,
         )
