@@ -30,8 +30,8 @@ from daskpart.containers.coordinates import (
     as_labels,
     as_values,
     refuse_dense_chunks,
-    stable_order,
 )
+from daskpart.containers.dask_blocks import cut_by_part
 from daskpart.containers.tables import table_in_memory
 from daskpart.containers.tensor import (
     LabelledTensor,
@@ -274,10 +274,7 @@ def split_block(
     coordinates, values = block_nonzeros(block, place)
     if parts is None:
         parts = hashed_parts(coordinates, n_ranks, random_state)
-    order = stable_order(parts, n_ranks)
-    ends = np.cumsum(np.bincount(parts, minlength=n_ranks))[:-1]
-    cells = np.split(coordinates[:, order], ends, axis=1)
-    return list(zip(cells, np.split(values[order], ends), strict=True))
+    return cut_by_part(parts, n_ranks, coordinates, values)
 
 
 def collect_rank(rank: int, pieces: list[Block], dtype: str) -> RankNonzeros:

@@ -98,10 +98,8 @@ def with_held_out(plan: MFPlan, validation: Validation, keeps_best: bool = False
 def held_out_of_ranks(plan: MFPlan, validation: Validation) -> list[HeldOut]:
     """The ratings that each rank predicts, in global ids."""
     rows, columns, rank = _dealt(plan, validation)
-    order = np.argsort(rank, kind="stable")
-    ends = np.searchsorted(rank[order], np.arange(1, plan.n_ranks))
     return [
-        HeldOut(rows[own], columns[own], validation.values[own]) for own in np.split(order, ends)
+        HeldOut(*own) for own in cut_by_part(rank, plan.n_ranks, rows, columns, validation.values)
     ]
 
 

@@ -92,14 +92,12 @@ def rank_schedules(
     item_of_pair = np.repeat(
         np.arange(schedule.n_items, dtype=np.int32), np.diff(connectivity.pointer)
     )
-    by_rank = np.argsort(connectivity.parts, kind="stable")
-    bounds = np.searchsorted(connectivity.parts[by_rank], np.arange(n_ranks + 1))
+    held = cut_by_part(connectivity.parts, n_ranks, np.arange(connectivity.parts.size))
     weights = triple_weights(schedule)
     used = np.flatnonzero(schedule.home >= 0).astype(np.int32)
     homes = cut_by_part(schedule.home[used], n_ranks, used)
     schedules = []
-    for rank, (home,) in enumerate(homes):
-        pairs = by_rank[bounds[rank] : bounds[rank + 1]]
+    for rank, ((pairs,), (home,)) in enumerate(zip(held, homes, strict=True)):
         schedules.append(
             RankSchedule(
                 rank,
