@@ -24,7 +24,7 @@ from daskpart.models.base.estimator import DistributedEstimator
 from daskpart.models.base.fitted import as_fitted
 from daskpart.models.base.problem import checked_weights
 from daskpart.models.base.session import client_for
-from daskpart.models.networks.widths import widths_of
+from daskpart.models.networks.sizes import widths_of
 from daskpart.partitions import Partition
 
 from .graph import Graph

@@ -28,7 +28,7 @@ from daskpart.models.base.problem import canonical_rows, refuse_times, refused, 
 from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
 from daskpart.models.networks.losses import Loss
-from daskpart.models.networks.widths import widths_of
+from daskpart.models.networks.sizes import check_shapes, widths_of
 from daskpart.models.optimisation.learning_rates import OF_NETWORKS, LearningRate, in_another_fit
 from daskpart.models.optimisation.optimisers import (
     BEGAN,
@@ -44,7 +44,7 @@ from .batch_plan import BatchPlan, batches_of, plan_batches, seeded
 from .communication import COMMUNICATIONS
 from .fitted_network import FittedNetwork
 from .graph import read_features, read_graph
-from .layers import LAYERS, kind_of, make_layers
+from .layers import LAYERS, kind_of, make_layers, shapes_by_name
 from .minibatch import BatchText
 from .network import Network
 from .plan import PARTITIONERS, GCNPlan, plan_fit
@@ -383,13 +383,7 @@ class GraphNetwork(FittedNetwork):
 
     def _going_on(self, state: GCNState, problem: GraphProblem) -> GCNState:
         network = self._network(problem, 0)
-        shapes = {name: weight.shape for name, weight in network.first_weights().items()}
-        known = {name: weight.shape for name, weight in state.weights.items()}
-        if shapes != known:
-            raise InputError(
-                f"the data and the parameters make a network of the weights {shapes}, the last fit "
-                f"has {known}; give data of as many features and classes"
-            )
+        check_shapes(shapes_by_name(network.layers), state.weights)
         weights = {name: own.astype(self.dtype, copy=False) for name, own in state.weights.items()}
         slots = self._optimizer(network).first_slots(list(weights.values()))
         dtypes = {name: slot.dtype for name, slot in slots.items()}

@@ -55,6 +55,13 @@ class Network:
         """Numbers in each layer, its bias among them."""
         return [(above + 1) * below for above, below in pairwise(self.widths)]
 
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of all arrays by name: "0.weight", "0.bias", "1.weight" …"""
+        found: dict[str, tuple[int, ...]] = {}
+        for place, (above, below) in enumerate(pairwise(self.widths)):
+            found |= {f"{place}.weight": (above, below), f"{place}.bias": (below,)}
+        return found
+
     def first_weights(self, seed: int) -> dict[str, NDArray[Any]]:
         """Matrices uniform in ± √(6 / (rows + columns)) (Glorot and Bengio 2010), biases 0."""
         random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3,)))

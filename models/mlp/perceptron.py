@@ -23,7 +23,7 @@ from daskpart.models.base.parameters import AT_LEAST_0, COUNT, POSITIVE
 from daskpart.models.base.state import State
 from daskpart.models.networks.activations import ACTIVATIONS
 from daskpart.models.networks.losses import Loss
-from daskpart.models.networks.widths import widths_of
+from daskpart.models.networks.sizes import check_shapes, widths_of
 from daskpart.models.optimisation.aggregation import Aggregator
 from daskpart.models.optimisation.optimisers import (
     OPTIMIZERS,
@@ -255,13 +255,7 @@ class Perceptron(SampleModel):
 
     def _going_on(self, state: Any, problem: Any) -> Any:
         network = self._network_of(problem)
-        wanted = {name: each.shape for name, each in network.first_weights(0).items()}
-        known = {name: each.shape for name, each in state.weights.items()}
-        if wanted != known:
-            raise InputError(
-                f"the data and the parameters make a network of the weights {wanted}, the last fit "
-                f"has {known}; give data of as many features and classes, or warm_start=False"
-            )
+        check_shapes(network.shapes(), state.weights)
         # in the dtype of the data at hand, as a first fit; a count of steps stays one
         weights, slots = (
             {
@@ -431,11 +425,10 @@ class Perceptron(SampleModel):
     def _outputs(self, X: Any) -> NDArray[Any]:
         """Outputs of the network for rows, of shape (n_samples, n_outputs)."""
         rows, weights = self._checked_rows(X), self._fitted().weights
-        first, last = weights["0.weight"], self.coefs_[-1]
-        widths = (len(first), *(each.shape[1] for each in self.coefs_[:-1]), last.shape[1])
-        loss = self._loss_of(self.several_)
+        matrices, loss = self.coefs_, self._loss_of(self.several_)
+        widths = (len(matrices[0]), *(each.shape[1] for each in matrices))
         activation = as_fitted(self, "activation").activation
-        network = Network(widths, activation, loss, first.dtype.name)
+        network = Network(widths, activation, loss, matrices[0].dtype.name)
         return outputs_of(rows, network=network, weights=weights)
 
 
