@@ -47,7 +47,7 @@ class Piece:
 def pieces(plan: ImplicitPlan, matrix: Any, model: Any, state: Any) -> list[Piece]:
     """One a rank; `state` is where the fit of `model` begins."""
     n_ranks, numberings = plan.n_ranks, plan.numberings
-    held = {side: [numberings[side].of_rank(rank) for rank in range(n_ranks)] for side in SIDES}
+    held = {side: numberings[side].of_ranks() for side in SIDES}
     messages = {side: messages_of_ranks([plan.expands[side]], held[side]) for side in SIDES}
     parts = state.cut(held, n_ranks)
     return [

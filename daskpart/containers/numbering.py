@@ -54,6 +54,14 @@ class Numbering:
         begin = self.pointer[rank]
         return self.items[begin : begin + self.sizes[rank, 0]]
 
+    def of_ranks(self) -> list[NDArray[Any]]:
+        """`of_rank` of each."""
+        return [self.of_rank(rank) for rank in range(len(self.sizes))]
+
+    def first_groups(self) -> list[NDArray[Any]]:
+        """`first_group` of each."""
+        return [self.first_group(rank) for rank in range(len(self.sizes))]
+
 
 def number_touched(connectivity: Connectivity) -> Numbering:
     """Number what each rank touches: local, owned, nonlocal; int64. Cost: O(items + pairs).

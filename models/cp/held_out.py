@@ -22,6 +22,7 @@ from daskpart._floor.distinct import distinct
 from daskpart.collectives import Communicator, Inbox, PerRank, Plan, PreparedPlan, pack_rows
 from daskpart.collectives.plan import Round
 from daskpart.containers.dask_blocks import cut_by_part
+from daskpart.containers.numbering import Numbering
 from daskpart.models.base.held_out import LABEL, root_mean
 
 from .als import Factors
@@ -76,7 +77,7 @@ class HeldOutPlan:
 def with_held_out(plan: CPPlan, entries: Entries, keeps_best: bool = False) -> CPPlan:
     """A plan whose ranks also measure held-out entries; iterations are as before."""
     ranks = range(plan.n_ranks)
-    owners = [_owners(numbering, plan.n_ranks) for numbering in plan.numberings]
+    owners = [_owners(numbering) for numbering in plan.numberings]
     longest = int(np.argmax([len(each) for each in owners]))
     rank = owners[longest][entries.positions[longest]]
     chosen = [own for (own,) in cut_by_part(rank, plan.n_ranks, np.arange(len(rank)))]
@@ -109,8 +110,8 @@ def with_held_out(plan: CPPlan, entries: Entries, keeps_best: bool = False) -> C
     return replace(plan, held_out=HeldOutPlan(of_ranks, tuple(expands), keeps_best))
 
 
-def _owners(numbering: Any, n_ranks: int) -> NDArray[np.int64]:
-    owned = [numbering.first_group(rank) for rank in range(n_ranks)]
+def _owners(numbering: Numbering) -> NDArray[np.int64]:
+    owned = numbering.first_groups()
     owners = np.empty(sum(map(len, owned)), np.int64)
     for rank, rows in enumerate(owned):
         owners[rows] = rank

@@ -115,10 +115,8 @@ class CPText(Text):
     def begin_from(self, state: CPState) -> None:  # type: ignore[override]
         """Hand out the factors of a state, and add up their Grams."""
         comm, plan = self.session, self._plan
-        held = {
-            dim: [numbering.of_rank(rank) for rank in range(plan.n_ranks)]
-            for dim, numbering in zip(state.dims, plan.numberings, strict=True)
-        }
+        both = zip(state.dims, plan.numberings, strict=True)
+        held = {dim: numbering.of_ranks() for dim, numbering in both}
         of_best = None
         if self._watch is not None and state.best:
             of_best = comm.values(state.at_best().cut(self._answered(state), plan.n_ranks))
@@ -149,10 +147,8 @@ class CPText(Text):
 
     def _answered(self, state: CPState) -> dict[str, list[NDArray[Any]]]:
         """The rows of each mode that every rank answers for."""
-        return {
-            dim: [numbering.first_group(rank) for rank in range(self._plan.n_ranks)]
-            for dim, numbering in zip(state.dims, self._plan.numberings, strict=True)
-        }
+        both = zip(state.dims, self._plan.numberings, strict=True)
+        return {dim: numbering.first_groups() for dim, numbering in both}
 
     def advice(self, step: Step) -> str:
         """What to do when factors diverged."""

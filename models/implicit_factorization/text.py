@@ -49,22 +49,18 @@ class ImplicitText(Text):
         self._events = comm.values(events)
         self.step = iteration
         self.static = {"solve": solve, "n_events": n_events, "tolerance": tolerance}
-        self.fixed: dict[str, PreparedPlan] = {}
-        for side in SIDES:
-            held = [plan.numberings[side].of_rank(rank) for rank in range(plan.n_ranks)]
-            (self.fixed[side],) = comm.prepare_all([plan.expands[side]], comm.values(held), [LABEL])
+        self.fixed: dict[str, PreparedPlan] = {
+            side: comm.prepare(expand, comm.values(plan.numberings[side].of_ranks()), LABEL)
+            for side, expand in plan.expands.items()
+        }
 
     def begin_from(self, state: ImplicitState) -> None:  # type: ignore[override]
         """Hand out the rows of a state."""
-        plan = self._plan
-        held = {
-            side: [plan.numberings[side].of_rank(rank) for rank in range(plan.n_ranks)]
-            for side in SIDES
-        }
+        held = {side: each.of_ranks() for side, each in self._plan.numberings.items()}
         factors, self.memory = self.session.run(
             begin,
             self._events,
-            self.session.values(state.cut(held, plan.n_ranks)),
+            self.session.values(state.cut(held, self._plan.n_ranks)),
             self.fixed,
             solve=self.static["solve"],
         )
@@ -73,12 +69,9 @@ class ImplicitText(Text):
 
     def gather(self, state: ImplicitState) -> ImplicitState:  # type: ignore[override]
         """The rows as they are on the ranks."""
-        comm, plan = self.session, self._plan
-        answered = {
-            side: [plan.numberings[side].first_group(rank) for rank in range(plan.n_ranks)]
-            for side in SIDES
-        }
-        return state.assembled(comm.gather(comm.map(owned_rows, self.changing[0])), answered)
+        owned = {side: each.first_groups() for side, each in self._plan.numberings.items()}
+        parts = self.session.gather(self.session.map(owned_rows, self.changing[0]))
+        return state.assembled(parts, owned)
 
     def advice(self, step: Step) -> str:
         """What to do when rows are not finite."""
