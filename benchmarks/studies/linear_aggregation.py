@@ -212,7 +212,7 @@ def trained(held: Data, n_ranks: int, seconds: Sequence[float | None]) -> list[l
     """What an epoch of the model sent, beside the simulation of the same batches; its time."""
     batch, rows = held.batch_size, []
     X, y = whole_steps(held, n_ranks)
-    members = members_of_ranks(len(y), n_ranks, batch, 0, False)
+    members = members_of_ranks(len(y), n_ranks, batch, None)
     steps = [
         [held.touched(own[begin : begin + batch]) for own in members]
         for begin in range(0, len(y) // n_ranks, batch)

@@ -227,7 +227,8 @@ class LinearModel(SampleModel):
             raise InputError("average goes with l1_ratio=0: a mean of sparse weights is not sparse")
         if not sgd and (self.top_k is not None or self.overlap or average):
             raise InputError("top_k, overlap and average need solver='sgd'")
-        self._check_compressor()
+        if self.top_k is None and (self.top_k_bucket is not None or self.top_k_approximate):
+            raise InputError("top_k_bucket and top_k_approximate need top_k")
         self._check_server()
 
     def _check_server(self) -> None:
@@ -314,9 +315,9 @@ class LinearModel(SampleModel):
             partition = random_rows(problem.n_samples, n_ranks, random_state)
             return [partition.members(rank) for rank in range(n_ranks)], "random"
         batch = int(self.batch_size) if self.solver == "sgd" else 1
-        members = self._members(problem, n_ranks, batch, random_state, self._shuffles)
-        unshuffled = "block" if isinstance(problem, FileSamples) else "cyclic"
-        return members, "shuffle" if self._shuffles else unshuffled
+        if self._shuffles:
+            return problem.members(n_ranks, random_state, batch), "shuffle"
+        return problem.members(n_ranks, None, batch), problem.unshuffled
 
     @property
     def _optimizer(self) -> str:

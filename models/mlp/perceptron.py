@@ -222,16 +222,15 @@ class Perceptron(SampleModel):
     def _make_plan(
         self, problem: Any, n_ranks: int, *, transport: str, random_state: int, kept: Any
     ) -> SamplesPlan:
-        members = self._members(
-            problem, n_ranks, int(self.batch_size), random_state, bool(self.shuffle)
-        )
+        seed = random_state if self.shuffle else None
+        members = problem.members(n_ranks, seed, int(self.batch_size))
         network, optimizer = self._network_of(problem), self._optimizer()
         size = np.dtype(network.dtype).itemsize * sum(network.sizes())
         batch = min(int(self.batch_size) * n_ranks, problem.n_samples) / n_ranks
         dense = is_full(problem.n_stored, problem.n_samples, problem.n_features)
         return SamplesPlan(
             n_ranks=n_ranks,
-            partitioner="shuffle" if self.shuffle else "cyclic",
+            partitioner="shuffle" if self.shuffle else problem.unshuffled,
             members=members,
             weight_bytes=size * (1 + len(optimizer.slots) + (self.top_k is not None)),
             row_bytes=problem.bytes_of(members, dense=dense),

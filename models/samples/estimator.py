@@ -70,7 +70,6 @@ from .problem import (
     refuse_missing,
     weights_of,
 )
-from .rows import members_of_ranks
 
 # of a fitted model, that its answers for chunks, which have no names, do not need
 _NOT_TO_ANSWER = ("feature_names_in_", "coef_", "intercept_", "plan_report_", "comm_report_")
@@ -347,26 +346,12 @@ class SampleModel(DistributedEstimator):
                 blank[rank % len(blank)] += own
         return blank
 
-    def _members(
-        self, problem: Any, n_ranks: int, batch_size: int, random_state: int, shuffle: bool
-    ) -> list[NDArray[np.int64]]:
-        """The samples of each rank."""
-        if isinstance(problem, FileSamples):
-            return problem.members(n_ranks, random_state if shuffle else None)
-        return members_of_ranks(problem.n_samples, n_ranks, batch_size, random_state, shuffle)
-
     def _rows(self, comm: Any, plan: Any, problem: Any, shuffle: bool) -> PerRank:
         """Rows of each rank, brought there; of a file they are read there."""
         if isinstance(problem, FileSamples):
             seed = plan.random_state if shuffle else None
             return problem.rows_on(comm, seed, plan.partition)
         return comm.settle(comm.values(problem.rows_of(plan.members)))
-
-    def _check_compressor(self) -> None:
-        """Refuse parameters of TopK that contradict each other (InputError)."""
-        if self.top_k is None and (self.top_k_bucket is not None or self.top_k_approximate):
-            raise InputError("top_k_bucket and top_k_approximate need top_k")
-        compressor_of(self.top_k, self.top_k_bucket, self.top_k_approximate, 0)
 
     def _aggregator(self, random_state: int) -> Aggregator:
         return Aggregator(aggregation_of(self.aggregation), self._compressor(random_state))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +85,8 @@ class FileSamples(Samples):
     class_weights : float64 ndarray like classes, or None
     """
 
+    unshuffled: ClassVar[str] = "block"
+
     def __init__(
         self,
         file: ExamplesFile,
@@ -113,6 +115,11 @@ class FileSamples(Samples):
         return False
 
     @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the values."""
+        return self.file.wanted.dtype
+
+    @property
     def n_stored(self) -> int:
         """Stored values, as the survey counted them."""
         return self.file.nnz
@@ -139,7 +146,9 @@ class FileSamples(Samples):
         """What a model answers for all samples, which are read for it."""
         return np.asarray(answers_of_file(self.file, of_rows)[0])
 
-    def members(self, n_ranks: int, seed: int | None) -> list[NDArray[np.int64]]:
+    def members(
+        self, n_ranks: int, seed: int | None, batch_size: int = 1
+    ) -> list[NDArray[np.int64]]:
         """The samples of each rank, in the order in which it holds them; None: as in the file."""
         if seed is not None:
             return shuffled_rows(self.n_samples, n_ranks, seed)
@@ -158,10 +167,6 @@ class FileSamples(Samples):
         options = {"n_rounds": len(own[0].rounds), "seed": seed}
         examples = comm.run(examples_on_ranks, handed, **options)
         return comm.settle(comm.map(_rank_rows, examples, handed, labels=self._known))
-
-    @property
-    def _values(self) -> Any:
-        return self.file.wanted
 
     def bytes_of(
         self, members: Sequence[NDArray[np.int64]], *, dense: bool = False

@@ -8,7 +8,7 @@ classes   0, 1, 2 …, or of two −1, +1          regression   y itself
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from dask.base import tokenize
@@ -21,7 +21,7 @@ from daskpart.models.base.labels import with_missing
 from daskpart.models.base.problem import Problem
 
 from .lazy import outputs_of_chunk, ranks_of_chunks
-from .rows import rank_rows
+from .rows import members_of_ranks, rank_rows
 
 
 class Outputs(NamedTuple):
@@ -63,6 +63,8 @@ class Samples(Problem):
         Sum of the sample weights.
     """
 
+    unshuffled: ClassVar[str] = "cyclic"  # in a word how samples lie on ranks where nobody shuffles
+
     def __init__(
         self,
         X: Any,
@@ -87,11 +89,7 @@ class Samples(Problem):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Of the values: float32 or float64."""
-        return np.dtype(np.float32 if self._values.dtype == np.float32 else np.float64)
-
-    @property
-    def _values(self) -> Any:
-        return self.X
+        return np.dtype(np.float32 if self.X.dtype == np.float32 else np.float64)
 
     @property
     def n_stored(self) -> int:
@@ -112,6 +110,12 @@ class Samples(Problem):
     def fingerprint_of_validation(self) -> str:
         """The same of the samples to measure by."""
         return "" if self.validation is None else self.validation.fingerprint()
+
+    def members(
+        self, n_ranks: int, seed: int | None, batch_size: int = 1
+    ) -> list[NDArray[np.int64]]:
+        """The samples of each rank, in the order in which it holds them; None: `unshuffled`."""
+        return members_of_ranks(self.n_samples, n_ranks, batch_size, seed)
 
     def rows_of(self, members: Sequence[NDArray[np.int64]]) -> Any:
         """Rows of each rank; one rank alone gets no copy."""

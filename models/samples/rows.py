@@ -296,12 +296,12 @@ def in_columns(target: NDArray[Any]) -> NDArray[Any]:
 
 
 def members_of_ranks(
-    n_samples: int, n_ranks: int, batch_size: int, random_state: int, shuffle: bool
+    n_samples: int, n_ranks: int, batch_size: int, seed: int | None
 ) -> list[NDArray[np.int64]]:
-    """The samples of each rank, in the order in which the rank holds them."""
+    """The samples of each rank, in the order in which the rank holds them; None: not shuffled."""
     order = np.arange(n_samples)
-    if shuffle:
-        order = np.random.default_rng([random_state, 1]).permutation(n_samples)
+    if seed is not None:
+        order = np.random.default_rng([seed, 1]).permutation(n_samples)
     owner = np.arange(n_samples) % (n_ranks * batch_size) // batch_size
     return [own for (own,) in cut_by_part(owner, n_ranks, order)]
 

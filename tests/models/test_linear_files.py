@@ -76,6 +76,14 @@ def test_a_plan_knows_which_rows_a_rank_gets(path):
             np.testing.assert_array_equal(rows.indices, X[own].indices)
 
 
+@pytest.mark.parametrize("model", [daskpart.LogisticRegression, daskpart.MLPClassifier])
+def test_a_plan_says_how_samples_lie_that_nobody_shuffles(path, model):
+    options = {"solver": "sgd"} if model is daskpart.LogisticRegression else {}
+    plain = model(shuffle=False, n_ranks=2, transport="local", **options)
+    assert plain.plan(survey(path)).partitioner == "block"
+    assert plain.plan(*daskpart.read(path)).partitioner == "cyclic"
+
+
 def test_a_resumed_fit_and_a_regression(path, tmp_path):
     whole = daskpart.LogisticRegression(**SGD, n_ranks=2).fit(survey(path))
     kept = SGD | {"checkpoint_path": tmp_path / "run.npz", "n_ranks": 2}

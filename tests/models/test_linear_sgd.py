@@ -105,7 +105,7 @@ def test_each_of_several_targets_is_learnt_as_alone(n_ranks, loss, optimizer, l1
 @given(st.integers(1, 60), st.integers(0, 9), st.sampled_from([(1, 6), (2, 3), (3, 2), (6, 1)]))
 def test_every_step_takes_the_same_samples_however_many_ranks(n, seed, shape):
     def steps(n_ranks: int, batch: int) -> list[set[int]]:
-        members = members_of_ranks(n, n_ranks, batch, seed, True)
+        members = members_of_ranks(n, n_ranks, batch, seed)
         found: dict[int, set[int]] = {}
         for rank, own in enumerate(members):
             X = scipy.sparse.csr_array((len(own), 1))
@@ -127,7 +127,7 @@ def test_epochs_are_shuffled_anew_and_not_at_all_where_asked():
     orders = [order_of_epoch(rows, 2, seed_of_epoch(0, epoch), True) for epoch in (1, 2)]
     assert not np.array_equal(*orders)
     assert np.array_equal(order_of_epoch(rows, 2, 5, False), np.arange(30))
-    assert np.array_equal(members_of_ranks(10, 2, 2, 0, False)[1], [2, 3, 6, 7])
+    assert np.array_equal(members_of_ranks(10, 2, 2, None)[1], [2, 3, 6, 7])
 
 
 # -- against a twin that is dense and serial ---
