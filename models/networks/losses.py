@@ -33,17 +33,11 @@ class Loss(ABC):
         """How many sums there are, of so many outputs."""
         return 2
 
-    @abstractmethod
-    def terms(
-        self, outputs: NDArray[Any], targets: NDArray[Any]
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Losses, and hits (a loss of numbers: the losses again), a row each."""
-
     def sums(
         self, outputs: NDArray[Any], targets: NDArray[Any], weight: NDArray[Any] | None = None
     ) -> NDArray[np.float64]:
         """Summed loss, and summed hits, of rows that count as much as their weights say."""
-        return _summed(self.terms(outputs, targets), weight)
+        return self.sums_and_gradient(outputs, targets, weight)[0]
 
     @abstractmethod
     def sums_and_gradient(
@@ -86,27 +80,14 @@ class SoftmaxLoss(Loss):
 
     class_weights: tuple[float, ...] = ()
 
-    def terms(
-        self, outputs: NDArray[Any], targets: NDArray[Any]
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """− w[y] log p[y], and whether it is right."""
-        losses, hits, _ = self._terms_and_gradient(outputs, targets)
-        return losses, hits
-
     def sums_and_gradient(
         self, outputs: NDArray[Any], targets: NDArray[Any], weight: NDArray[Any] | None = None
     ) -> tuple[NDArray[np.float64], NDArray[Any]]:
-        """The gradient is w[y] (P − one-hot(y)), of the powers of e that the loss takes, too."""
-        losses, hits, gradient = self._terms_and_gradient(outputs, targets)
-        return _summed((losses, hits), weight), gradient
-
-    def _terms_and_gradient(
-        self, outputs: NDArray[Any], targets: NDArray[Any]
-    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Of − w[y] log p[y]. The gradient, w[y] (P − one-hot(y)), is of the same powers of e."""
         best, powers = _powers(outputs)
         losses, weights = np.empty(len(outputs), outputs.dtype), self.class_weights
         _to_gradient(powers, outputs, best, targets, np.array(weights, outputs.dtype), losses)
-        return losses, best == targets, powers
+        return _summed(losses, best == targets, weight), powers
 
     def predicted(self, outputs: NDArray[Any]) -> NDArray[Any]:
         """Probabilities of the classes."""
@@ -120,16 +101,16 @@ class SigmoidLoss(Loss):
 
     name = "sigmoid"
 
-    def terms(
-        self, outputs: NDArray[Any], targets: NDArray[Any]
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """log(1 + eᶻ) − y z; and of a row that is right in all columns a hit for each of them.
+    def sums(
+        self, outputs: NDArray[Any], targets: NDArray[Any], weight: NDArray[Any] | None = None
+    ) -> NDArray[np.float64]:
+        """Of log(1 + eᶻ) − y z; and of a row that is right in all columns a hit for each of them.
 
         So hits over losses are the share of such rows, which scikit-learn calls accuracy.
         """
         losses = np.logaddexp(0, outputs) - targets * outputs
         right = ((outputs > 0) == (targets > 0)).all(axis=1)
-        return losses, right * targets.shape[1]
+        return _summed(losses, right * targets.shape[1], weight)
 
     def sums_and_gradient(
         self, outputs: NDArray[Any], targets: NDArray[Any], weight: NDArray[Any] | None = None
@@ -148,13 +129,6 @@ class SquaredLoss(Loss):
 
     name = "squared"
     score_name = "r2"
-
-    def terms(
-        self, outputs: NDArray[Any], targets: NDArray[Any]
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """(z − y)², twice."""
-        losses = np.square(outputs - targets)
-        return losses, losses
 
     def n_sums(self, n_outputs: int) -> int:
         """That of all, and that of each column."""
@@ -185,11 +159,12 @@ class SquaredLoss(Loss):
 
 
 def _summed(
-    terms: tuple[NDArray[Any], NDArray[Any]], weight: NDArray[Any] | None
+    losses: NDArray[Any], hits: NDArray[Any], weight: NDArray[Any] | None
 ) -> NDArray[np.float64]:
+    """Sums over rows, by their weights."""
     if weight is not None:
-        terms = terms[0].T * weight, terms[1].T * weight
-    return np.array([each.sum(dtype=np.float64) for each in terms])
+        losses, hits = losses.T * weight, hits.T * weight
+    return np.array([each.sum(dtype=np.float64) for each in (losses, hits)])
 
 
 def _powers(outputs: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
