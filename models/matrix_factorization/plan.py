@@ -83,7 +83,7 @@ class MFPlan(FitPlan):
     axis: str
     averaging: str
     layout: RowLayout
-    rating_bytes: int
+    rating_bytes: int = 12
     shards: Shards = field(repr=False)
     schedule: SubEpochSchedule = field(repr=False)
     reduces: Sequence[Plan] = field(repr=False)
@@ -226,7 +226,6 @@ def plan_fit(
     axis: str,
     averaging: str,
     layout: RowLayout,
-    rating_bytes: int = 12,
     random_state: int,
     steps: int = 1,
     transport: str = "local",
@@ -242,8 +241,6 @@ def plan_fit(
     n_ranks, schedule, eta, partitioner, axis, averaging, random_state
         As for `MatrixFactorization`, checked.
     layout : RowLayout
-    rating_bytes : int
-        Of `MFPlan`.
     steps, transport, kept : int, str, State or None
         How often an epoch is run, over what, and what it goes on from: for ``partitioner="auto"``,
         see `cutting`.
@@ -283,7 +280,6 @@ def plan_fit(
         axis=axes[best],
         averaging=averaging,
         layout=layout,
-        rating_bytes=rating_bytes,
         **laid_out[best],
     )
 

@@ -69,7 +69,7 @@ def test_each_rating_gets_its_own_weight_on_its_rank(schedule, axis):
     layout = RowLayout(4, True, True)
     plan = plan_fit(
         matrix, 3, schedule=schedule, eta=1, partitioner="random", axis=axis, averaging="mean",
-        layout=layout, random_state=0, rating_bytes=16,
+        layout=layout, random_state=0,
     )  # fmt: skip
     with LocalCommunicator(3, n_threads=1) as comm:
         text = MFText(
