@@ -369,7 +369,7 @@ class SampleModel(DistributedEstimator):
             return self._answers_of_file(X, name)[0]
         rows, names = lazy_rows(X, known_length=False)
         self._check_features(rows, names)
-        return answered(rows, names, self._answering(), name, n_columns, dtype)
+        return answered(rows, names, getattr(self._answering(), name), n_columns, dtype)
 
     def _answers_of_file(self, file: ExamplesFile, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
         """What a method answers for the rows of a file, in order, and their labels."""

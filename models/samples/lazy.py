@@ -191,30 +191,27 @@ def collect_rows(
     return rank_rows(rank, stacked, target, weight)
 
 
-def outputs_of_chunk(
-    block: Any, of_rows: Callable[[Any], NDArray[Any]], columns: NDArray[Any] | None
-) -> NDArray[Any]:
-    """What a model answers for the rows of a chunk."""
-    return np.asarray(of_rows(checked_chunk(block, "a chunk", columns)))
-
-
 def answered(
-    array: Any, columns: NDArray[Any] | None, model: Any, name: str, n_columns: int, dtype: Any
+    array: Any,
+    columns: NDArray[Any] | None,
+    of_rows: Callable[[Any], NDArray[Any]],
+    n_columns: int,
+    dtype: Any,
 ) -> Any:
-    """What a method of a model answers for each chunk, as a Dask array in the order of the rows.
+    """What a model answers for each chunk, as a Dask array in the order of the rows.
 
-    `columns` are the names of the columns of the array, for errors.
+    Columns 0: one answer a row. `columns` are the names of those of the array, for errors.
     """
     whole = {"chunks": (array.chunks[0], (n_columns,))} if n_columns else {"drop_axis": 1}
     empty = np.empty((0, n_columns) if n_columns else 0, dtype)
-    return array.map_blocks(
-        partial(_answer, columns=columns, model=model, name=name), dtype=dtype, meta=empty, **whole
-    )
+    answer = partial(_answer, columns=columns, of_rows=of_rows)
+    return array.map_blocks(answer, dtype=dtype, meta=empty, **whole)
 
 
-def _answer(block: Any, columns: NDArray[Any] | None, model: Any, name: str) -> Any:
+def _answer(
+    block: Any, columns: NDArray[Any] | None, of_rows: Callable[[Any], NDArray[Any]]
+) -> NDArray[Any]:
     checked = checked_chunk(block, "a chunk", columns)
     if not checked.shape[0]:
-        checked_like = scipy.sparse.csr_array((1, checked.shape[1]))
-        return getattr(model, name)(checked_like)[:0]
-    return getattr(model, name)(checked)
+        return of_rows(scipy.sparse.csr_array((1, checked.shape[1])))[:0]
+    return of_rows(checked)

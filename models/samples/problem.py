@@ -20,7 +20,7 @@ from daskpart.models.base.class_weights import check_total
 from daskpart.models.base.labels import with_missing
 from daskpart.models.base.problem import Problem
 
-from .lazy import outputs_of_chunk, ranks_of_chunks
+from .lazy import answered, ranks_of_chunks
 from .rows import members_of_ranks, rank_rows
 
 
@@ -189,11 +189,8 @@ class LazySamples(Samples):
 
     def outputs(self, of_rows: Callable[[Any], NDArray[Any]]) -> NDArray[np.float64]:
         """The same, computed on the chunks of the samples."""
-        shown = self.X.map_blocks(
-            outputs_of_chunk, of_rows, self.columns, dtype=np.float64,
-            chunks=(self.X.chunks[0], (np.nan,)), meta=np.empty((0, 0)),
-        )  # fmt: skip
-        return np.asarray(shown.compute())
+        found = answered(self.X, self.columns, of_rows, self.n_outputs, np.float64)
+        return np.asarray(found.compute())
 
     def rows_of(self, members: Sequence[NDArray[np.int64]]) -> Any:
         """Rows of each rank, as a Dask collection."""
