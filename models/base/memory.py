@@ -1,4 +1,4 @@
-"""Whether the memory that a plan foresees is there, told before anything is computed.
+"""Whether the memory that a plan foresees is there, told before anything is computed; bytes held.
 
     plan.memory() of all ranks ──► more than this process, or the workers together, may take? warn
     … of the fullest rank      ──► more than any worker may take? warn
@@ -22,6 +22,23 @@ from .reports import bytes_words
 from .session import client_for
 
 _ANYWHERE = 1 << 30  # bytes that any machine has: for less it takes no look, which takes a while
+
+
+def bytes_of(*values: Any) -> int:
+    """Bytes of all arrays in some values, each counted once; of an object that says them, those."""
+    arrays: dict[int, int] = {}
+
+    def count(value: Any) -> None:
+        if hasattr(value, "nbytes") and not np.isscalar(value):
+            arrays[id(value)] = value.nbytes
+        elif isinstance(value, list | tuple | dict):
+            for each in value.values() if isinstance(value, dict) else value:
+                count(each)
+        elif hasattr(value, "__dict__"):
+            count(vars(value))
+
+    count(values)
+    return sum(arrays.values())
 
 
 def warn_of_memory(memory: Mapping[str, NDArray[np.int64]], transport: str, client: Any) -> None:

@@ -50,12 +50,6 @@ class RankEntries:
     beside: tuple[NDArray[np.int32], ...]
     own: tuple[NDArray[np.int64], ...]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        arrays = (self.entries.positions, self.entries.values, *self.beside, *self.own)
-        return sum(array.nbytes for array in arrays)
-
 
 @dataclass(frozen=True, eq=False)
 class HeldOutPlan:

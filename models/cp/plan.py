@@ -34,6 +34,7 @@ from daskpart.containers.tensor import LabelledTensor
 from daskpart.errors import BalanceWarning, InputError
 from daskpart.models.base.cutting import Cuts, weighed_cut, words_of
 from daskpart.models.base.held_out import messages_beside
+from daskpart.models.base.memory import bytes_of
 from daskpart.models.base.plan import ALPHA_BETA, FitPlan, partitioner_name
 from daskpart.models.base.reports import Expected
 
@@ -234,7 +235,7 @@ class CPPlan(FitPlan):
                 "equations": choice.reduce_bytes * np.max(rows, axis=0),
             }
             if self.held_out is not None:
-                held["held out"] = np.array([own.nbytes for own in self.held_out.of_ranks])
+                held["held out"] = np.array([bytes_of(own) for own in self.held_out.of_ranks])
                 if self.held_out.keeps_best:
                     held["best iteration"] = choice.row_bytes * self.owned + 8 * choice.n_components
             return held

@@ -25,6 +25,7 @@ from daskpart.collectives import (
 from daskpart.collectives.kernels_rows import warm_up as warm_up_addition
 from daskpart.errors import InputError
 from daskpart.models.base.early_stopping import Seen, Watch, seen_before
+from daskpart.models.base.memory import bytes_of
 from daskpart.models.base.state import Part
 from daskpart.models.base.text import Step, Text
 
@@ -311,10 +312,7 @@ def bytes_held(tensor: RankTensor, *held: Any, n_modes: int, counts: bool) -> in
     Where rows have equations of their own, those of the mode with most rows, too, and where values
     are counts a ratio each: they come and go.
     """
-    parts = [each for each in held if isinstance(each, dict)]
-    arrays = [array for part in parts for array in (*part["factors"], part["weights"])]
-    arrays += [each for each in held if not isinstance(each, dict)]
-    n_bytes = tensor.nbytes + sum(each.nbytes for each in arrays)
+    n_bytes = bytes_of(tensor, *held)
     if isinstance(tensor.layout, EntriesByRow):
         rows = held[:n_modes]
         n_bytes += max(map(len, rows)) * equations_bytes(rows[0].shape[1])

@@ -26,6 +26,7 @@ from daskpart.collectives import (
 )
 from daskpart.collectives.messages import PreparedPlan
 from daskpart.models.base.early_stopping import Seen, Watch, seen_before
+from daskpart.models.base.memory import bytes_of
 from daskpart.models.base.text import Step, Text
 from daskpart.models.optimisation.learning_rates import LearningRate
 from daskpart.models.optimisation.optimisers import BEGAN, Optimizer, are_bounded
@@ -428,24 +429,7 @@ def passing_bytes(*given: Any, network: Network) -> int:
 def bytes_held(passing: int, *made: Any) -> int:
     """Bytes that stay on a rank until the end of an epoch, and those that pass meanwhile."""
     # without dropout the first layer reads the features themselves: what is there twice counts once
-    return bytes_made(*made) + passing
-
-
-def bytes_made(*made: Any) -> int:
-    """Bytes of all arrays in some values, each counted once."""
-    arrays: dict[int, int] = {}
-
-    def count(value: Any) -> None:
-        if isinstance(value, np.ndarray | SparseRows):
-            arrays[id(value)] = value.nbytes
-        elif isinstance(value, list | tuple | dict):
-            for each in value.values() if isinstance(value, dict) else value:
-                count(each)
-        elif hasattr(value, "__dict__"):
-            count(vars(value))
-
-    count(made)
-    return sum(arrays.values())
+    return bytes_of(*made) + passing
 
 
 # -- features ---

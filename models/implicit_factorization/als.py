@@ -172,11 +172,6 @@ class Events:
         """Rows that the rank owns."""
         return self.pointer.size - 1
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return self.pointer.nbytes + self.columns.nbytes + self.weights.nbytes
-
 
 @dataclass
 class RankFactors:
@@ -195,11 +190,6 @@ class RankFactors:
     item: NDArray[np.float32]
     events: dict[str, Events]
     objective: float = 0.0
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return self.user.nbytes + self.item.nbytes + sum(e.nbytes for e in self.events.values())
 
     def copy(self) -> RankFactors:
         """A copy that shares no array that an iteration changes."""

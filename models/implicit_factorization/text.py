@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from daskpart.collectives import Communicator, PerRank, PreparedPlan, allreduce, barrier
 from daskpart.collectives.messages import RankMessages
+from daskpart.models.base.memory import bytes_of
 from daskpart.models.base.state import Part
 from daskpart.models.base.text import Step, Text
 
@@ -153,4 +154,4 @@ def bytes_held(factors: RankFactors, *messages: list[RankMessages]) -> int:
         sum(map(len, own.out_positions)) + sum(map(len, own.in_positions)) for (own,) in messages
     ]
     row_bytes = factors.user.itemsize * factors.user.shape[1]
-    return factors.nbytes + 8 * sum(on_way) + row_bytes * max(on_way)
+    return bytes_of(factors) + 8 * sum(on_way) + row_bytes * max(on_way)

@@ -69,11 +69,6 @@ class HeldOut:
     columns: NDArray[Any]
     values: NDArray[Any]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return self.rows.nbytes + self.columns.nbytes + self.values.nbytes
-
 
 def with_held_out(plan: MFPlan, validation: Validation, keeps_best: bool = False) -> MFPlan:
     """A plan whose ranks also predict held-out ratings; trained is as before."""

@@ -48,12 +48,6 @@ class Negatives:
     seen_pointer: np.ndarray
     seen_items: np.ndarray
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        cells = self.candidates.nbytes + self.cell_pointer.nbytes + self.weights.nbytes
-        return cells + self.seen_pointer.nbytes + self.seen_items.nbytes
-
     def draw(self, ratings: Any, sub_epoch: int, epoch: int) -> np.ndarray:
         """The unseen item of each triple of a cell, int32; −1 for those whose users saw all."""
         cell = slice(*ratings.cell_pointer[sub_epoch : sub_epoch + 2])

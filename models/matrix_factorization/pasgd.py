@@ -93,11 +93,6 @@ class RankModel:
     loss: float = 0.0
     stale_rows: int = 0
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return sum(getattr(self, name).nbytes for name in _ARRAYS)
-
     def copy(self) -> RankModel:
         """A model that shares no array with this one."""
         arrays = {name: getattr(self, name).copy() for name in _ARRAYS}
@@ -165,17 +160,6 @@ class RankRatings:
     first_item: int = 0
     weights: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
     negatives: Negatives | None = None
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        arrays = [self.users, self.items, self.rows, self.columns, self.values, self.cell_pointer]
-        arrays += [self.weights]
-        for average in self.averages:
-            if average is not None:
-                arrays += [average.rows, *average.weights]
-        drawn_from = 0 if self.negatives is None else self.negatives.nbytes
-        return drawn_from + sum(array.nbytes for array in (*arrays, self.home))
 
 
 def blank_model(layout: RowLayout, n_users: int, n_items: int, mean: float) -> RankModel:

@@ -16,6 +16,7 @@ import numpy as np
 from daskpart.collectives import MAX, Communicator, PerRank, PreparedPlan, allreduce, barrier
 from daskpart.models.base.early_stopping import Seen, Watch, seen_before
 from daskpart.models.base.held_out import LABEL as VALIDATION
+from daskpart.models.base.memory import bytes_of
 from daskpart.models.base.text import Step, Text
 from daskpart.models.optimisation.learning_rates import LearningRate
 
@@ -259,7 +260,7 @@ def ready(
         if best is None:
             best = comm.settle(comm.map(final_rows, model, ratings, axis=axis, unit=unit))
         held.append(best)
-    memory = comm.fold(comm.map(_bytes_held, *held), list)
+    memory = comm.fold(comm.map(bytes_of, *held), list)
     barrier(comm)  # so that the first epoch does not count who was longer at its set-up
     return model, best, memory.result()
 
@@ -324,8 +325,3 @@ def _ends_of(ratings: RankRatings, shard: Any) -> np.ndarray:
 
 def _items_of(ratings: RankRatings) -> np.ndarray:
     return ratings.items.copy()
-
-
-def _bytes_held(*held: Any) -> int:
-    rows = [each for part in held if isinstance(part, dict) for each in part.values()]
-    return sum(each.nbytes for each in (*held, *rows) if not isinstance(each, dict))
