@@ -97,7 +97,7 @@ class WorkerGroup:
         Else what others may still send would meet a later group. What nobody took of this one is
         never read, but what has begun to come may still be written.
         """
-        if self.all_sent() and whole:
+        if whole and self.all_sent():
             self.comm.Free()
         _late[:] = _unfinished([*_late, *self._abandoned])
 

@@ -119,10 +119,10 @@ def run(settings: CutSettings, parts_typed: bool = False) -> None:
     check_out(settings.out, settings.data, *given, output=settings.output)
     if settings.output is not None:
         check_target(settings.output, settings.data)
-    data = load_any(settings.data, settings.format, settings.model)
-    further = None
+    further = None  # read first: it is the smaller file
     if settings.further_weights is not None:
         further = read_weights(settings.further_weights)
+    data = load_any(settings.data, settings.format, settings.model)
     words = in_words(data, settings.data)
     say(words)
     seed = settings.random_state

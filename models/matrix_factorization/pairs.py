@@ -146,8 +146,6 @@ def side_positions(
     entries: np.ndarray, labels: np.ndarray | None, index: LabelIndex, unknown: str | None = None
 ) -> np.ndarray:
     """Positions in the model of `entries`, which count along an axis with `labels` (or none)."""
-    if labels is not None and labels is index.labels:  # what is held out of a fit has its labels
-        return entries
     used = distinct(entries, int(entries.max(initial=-1)) + 1)
     if labels is None:  # unlabelled: a position means the same here and in the model
         _looked_up(LabelIndex(None, index.n, index.name), used, unknown)  # refuses

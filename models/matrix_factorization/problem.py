@@ -218,6 +218,8 @@ class Ratings(Problem):
         if not fraction:
             return self
         training, outside = hold_out(self.matrix, fraction, random_state)
+        # positions are those of the fit: names need not be looked up
+        outside = replace(outside, row_labels=None, column_labels=None)
         weights = self.weights
         if weights is not None:  # of the same pattern, so the same entries are held out
             weights, _ = hold_out(weights, fraction, random_state)

@@ -244,14 +244,14 @@ def test_masked_labels_are_refused(labels):
 
 
 def looked_up(monkeypatch):
-    """How many labels are looked up at a time, from here on."""
-    counts, found = [], LabelIndex._found
+    """How many labels are looked up at a time, from here on; positions are not looked up."""
+    counts, found = [], LabelIndex._in_index
 
     def counted(index, wanted):
         counts.append(len(wanted))
         return found(index, wanted)
 
-    monkeypatch.setattr(LabelIndex, "_found", counted)
+    monkeypatch.setattr(LabelIndex, "_in_index", counted)
     return counts
 
 

@@ -198,7 +198,7 @@ def _lightens(level, parts, vertex, limits):
 
 
 @kernel(internal=True, _nrt=False)
-def _least_evil(level, parts, vertex, worst, limits):
+def _least_excess(level, parts, vertex, worst, limits):
     """Return the part whose excess grows least by a vertex, or -1: it would by more than falls.
 
     `worst` is what the vertex's own part has most too much of.
@@ -239,7 +239,7 @@ def _relieve(level, parts, heavy, limits, stays):
             _offer(level, parts, vertex, gain)
             continue
         if part < 0:
-            part = _least_evil(level, parts, vertex, worst, limits)
+            part = _least_excess(level, parts, vertex, worst, limits)
         if part >= 0:
             move_part(level, parts, vertex, np.int64(part))
             worst = _worst(parts, heavy, limits)
