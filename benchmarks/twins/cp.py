@@ -171,14 +171,15 @@ class _Algorithm1(_Iteration):
         for mode, rows in enumerate(self.rows):
             products = partial_products(self.tensor, *self.rows, mode=mode)
             self._reduces[mode](products)
-            sums = allreduce(self.world, self.solve(mode, products))
-            self.weights = norms_of(sums)
-            normalise(rows, self.weights)
+            sums = self.solve(mode, products)
             self._expands[mode].post(rows.__getitem__)
-            self.grams[mode] = allreduce(self.world, self.own_gram(mode))
+            sums = allreduce(self.world, sums)
+            self.weights = norms_of(sums)
             inbox = self._expands[mode].collect()
             for positions, arrived in zip(inbox.positions, inbox.payloads, strict=True):
                 rows[positions] = arrived
+            normalise(rows, self.weights)
+            self.grams[mode] = allreduce(self.world, self.own_gram(mode))
         return sums
 
 

@@ -5,13 +5,13 @@
         Â ← MTTKRP of the own nonzeros            Â ← MTTKRP of the own nonzeros
         reduce    shared rows ─► owners           reduce of shared rows ┐ one
         A ← Â (∗ Grams of other modes)⁻¹          Gram of mode m−1      ┘ allreduce
-        allreduce λ, A ← A / λ                    A ← Â (∗ Grams of other modes)⁻¹
-        expand    owners ─► shared rows,          expand of shared rows ┐ one
-        meanwhile allreduce AᵀA of owned ones     λ of A                ┘ allreduce
-                                                  A ← A / λ, nonlocal rows too
+        expand    owners ─► shared rows,          A ← Â (∗ Grams of other modes)⁻¹
+        meanwhile allreduce λ                     expand of shared rows ┐ one
+        A ← A / λ, nonlocal rows too              λ of A                ┘ allreduce
+        allreduce AᵀA of owned rows               A ← A / λ, nonlocal rows too
 
-Algorithm 2 expands rows before they are normalised, so that the expand need not wait for λ; and a
-Gram is not needed before the next mode is solved, so it travels with the reduce of that mode. The
+Rows are expanded before they are normalised, so that the expand need not wait for λ. In Algorithm 2
+a Gram is not needed before the next mode is solved, so it travels with the reduce of that mode. The
 Gram of the last mode travels with the first reduce of the *next* iteration: a software pipeline. So
 every sparse message finds an allreduce to ride in, and a rank handles 2·M·log2 K messages an
 iteration, however sparse the tensor is.
@@ -37,7 +37,6 @@ from daskpart.collectives import (
     Communicator,
     PerRank,
     PreparedPlan,
-    expand,
     expand_allreduce,
     hypercube_allreduce,
     pack_rows,
@@ -149,36 +148,27 @@ class PointToPointModes(_Messages):
             products = comm.map(partial_products, tensors, *factors.rows, mode=mode)
             products = self.reduce_rows(comm, products, mode)
             sums = _solve(comm, tensors, factors, products, mode, update)
-            sums = self._normalise(comm, factors, sums, mode)
-            (messages,) = self.expands[mode].rounds
-            sent = comm.post(messages, factors.rows[mode], pack_rows)
-            # while the rows are on their way: the Gram is of owned ones
-            gram = comm.map(owned_gram, factors.rows[mode], tensors, mode=mode)
-            factors.grams[mode] = hypercube_allreduce(comm, gram, label="allreduce")
-            factors.rows[mode] = comm.collect(sent, factors.rows[mode], place_rows)
+            sums = self.normalise_and_expand(comm, factors, sums, mode)
+            factors.grams[mode] = _added_gram(comm, tensors, factors, mode)
         return factors, sums
 
     def normalise_and_expand(
         self, comm: Communicator, factors: Factors, sums: PerRank, mode: int
     ) -> PerRank:
-        """λ of a mode that was solved, its rows normalised and at all who share them; the sums."""
-        sums = self._normalise(comm, factors, sums, mode)
-        factors.rows[mode] = expand(comm, self.expands[mode], factors.rows[mode])
-        return sums
-
-    def _normalise(self, comm: Communicator, factors: Factors, sums: PerRank, mode: int) -> PerRank:
-        """λ of a mode that was solved, and its owned rows normalised; the sums."""
-        sums = hypercube_allreduce(comm, sums, label="allreduce")
+        """λ of a mode that was solved, its rows at all who share them, and normalised; the sums."""
+        (messages,) = self.expands[mode].rounds
+        sent = comm.post(messages, factors.rows[mode], pack_rows)
+        sums = hypercube_allreduce(comm, sums, label="allreduce")  # while rows are on their way
         factors.weights = comm.map(self.weights_of, sums)
-        factors.rows[mode] = comm.update(normalise, factors.rows[mode], factors.weights)
+        rows = comm.collect(sent, factors.rows[mode], place_rows)
+        factors.rows[mode] = comm.update(normalise, rows, factors.weights)
         return sums
 
     def first_grams(self, comm: Communicator, tensors: PerRank, factors: Factors) -> Factors:
         """With the Grams of given factors, added up as an iteration does."""
         factors = factors.copy()
         for mode in range(len(factors.rows)):
-            gram = comm.map(owned_gram, factors.rows[mode], tensors, mode=mode)
-            factors.grams[mode] = hypercube_allreduce(comm, gram, label="allreduce")
+            factors.grams[mode] = _added_gram(comm, tensors, factors, mode)
         return factors
 
 
@@ -201,7 +191,7 @@ class EmbeddedModes(_Messages):
     def normalise_and_expand(
         self, comm: Communicator, factors: Factors, sums: PerRank, mode: int
     ) -> PerRank:
-        """λ of a mode that was solved, its rows at all who share them, and normalised; the sums."""
+        """As of Algorithm 1."""
         rows, sums = expand_allreduce(comm, self.expands[mode], factors.rows[mode], sums)
         factors.weights = comm.map(self.weights_of, sums)
         factors.rows[mode] = comm.update(normalise, rows, factors.weights)
@@ -255,6 +245,12 @@ def _solve(
     return comm.map(
         column_sums, factors.rows[mode], products, tensors, *others, mode=mode, last=last
     )
+
+
+def _added_gram(comm: Communicator, tensors: PerRank, factors: Factors, mode: int) -> PerRank:
+    """AᵀA of a mode, by an allreduce of its own."""
+    gram = comm.map(owned_gram, factors.rows[mode], tensors, mode=mode)
+    return hypercube_allreduce(comm, gram, label="allreduce")
 
 
 def fit_of(sums: NDArray[np.float64], squared_norm: float) -> float:
