@@ -55,7 +55,7 @@ class _CP(Model):
         "partition' wrote, with one part a rank.",
         "loss": 'What is minimised: the squared error; or "poisson", for counts: the Poisson '
         "deviance over factors of 0 or above, by multiplicative updates (CP-APR), which need more "
-        "iterations.",
+        'iterations; or "logistic", for entries of yes and no, 1 and 0, with --missing unknown.',
         "nonnegative": "Keep every factor at 0 or above (HALS).",
         "ridge": "Added to the diagonal of each system of normal equations.",
         "init": "Factors to begin from: uniform in [0, 1), or leading singular vectors of each "
@@ -82,8 +82,12 @@ class _CP(Model):
             lines[0] += " over the stored entries; what is not stored counts as unknown"
         if fit.model.loss == "poisson":
             lines[0] += ", the share of the Poisson deviance that is explained"
+        yes_no = fit.model.loss == "logistic"
+        if yes_no:
+            lines.append("the fit is the share of the deviance that is explained")
         for rmse in _held_out(fit).values():
-            lines.append(f"RMSE {rmse:.6g} on entries that were held out")
+            of = "RMSE of probabilities" if yes_no else "RMSE"
+            lines.append(f"{of} {rmse:.6g} on entries that were held out")
         for component in _order(fit)[:_TOLD]:
             modes = table[table["component"] == component].groupby("mode", sort=False)["index"]
             told = "; ".join(f"{mode}: {', '.join(indices)}" for mode, indices in modes)
@@ -136,7 +140,7 @@ class _CP(Model):
             "drawn": [(component, float(weights[component])) for component in _order(fit)[:_DRAWN]],
             "components": _components(fit),
             "stored_alone": fit.model.missing == "unknown",
-            "counts": fit.model.loss == "poisson",
+            "loss": fit.model.loss,
         }
 
 

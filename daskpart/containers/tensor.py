@@ -137,10 +137,10 @@ def as_tensor(
         `LabelledTensor` or `LabelledMatrix`. Or a `pandas.DataFrame`, one of polars, pyarrow or
         DuckDB, or of Dask, which is computed: a column called ``value`` (or ``rating``, ``count``
         and such) or else the only one of fractions has the values (whole numbers in it, before a
-        last column of numbers, may be years: refused), and every other column names the indices of
-        a mode; a column of categories has all of them as its labels. Or a list of records: dicts
-        with such keys, or ``(index, …, value)``; so is a list of lists, which is never taken for a
-        dense array.
+        last column of numbers, may be years: refused), without any the only one of truth values;
+        and every other column names the indices of a mode; a column of categories has all of them
+        as its labels. Or a list of records: dicts with such keys, or ``(index, …, value)``; so is a
+        list of lists, which is never taken for a dense array.
     shape : sequence of int, optional
         Extents, where they differ from the container's or from the largest indices of the file.
     values : array of shape (n,), optional
@@ -158,9 +158,9 @@ def as_tensor(
     Raises
     ------
     InputError
-        No value but zeros is stored; a value is NaN or infinite; an index lies beyond `shape`;
-        there are fewer than two modes; a mode is longer than 2³¹ - 1; the fill value is not 0;
-        the container is dense or unknown.
+        No value is stored, or none but zeros where what is missing is 0; a value is NaN or
+        infinite; an index lies beyond `shape`; there are fewer than two modes; a mode is longer
+        than 2³¹ - 1; the fill value is not 0; the container is dense or unknown.
     ReadError
         The file cannot be read.
 
@@ -208,7 +208,6 @@ def from_coordinates(
     labels: Mapping[str, npt.NDArray[Any]] | None = None,
     *,
     missing: Missing = "zero",
-    zeros_suffice: bool = False,
 ) -> LabelledTensor:
     """Check entries in any order, sort them, and merge those of one cell.
 
@@ -223,8 +222,6 @@ def from_coordinates(
         Of the dims whose indices have names.
     missing : {"zero", "unknown"}, default="zero"
         As for `as_tensor`.
-    zeros_suffice : bool, default=False
-        Whether values may all be zeros, as in a part of a tensor.
 
     Raises
     ------
@@ -259,10 +256,9 @@ def from_coordinates(
     nonzero = sums != 0
     if zero and not nonzero.all():
         cells, sums = np.ascontiguousarray(cells[:, nonzero]), sums[nonzero]
-    if not nonzero.any() and not (zeros_suffice and len(sums)):
-        raise InputError(
-            f"the tensor of shape {extents} stores no value but zeros: give at least one nonzero"
-        )
+    if not len(sums):
+        lacking = "value but zeros: give at least one nonzero" if zero else "value: give some"
+        raise InputError(f"the tensor of shape {extents} stores no {lacking}")
     return LabelledTensor(cells, sums, extents, names, dict(labels or {}))
 
 
@@ -349,14 +345,16 @@ def _frame_entries(
 
 
 def _value_column(frame: pandas.DataFrame) -> int:
-    """The column of values: by a name that people use, else the only one of fractions."""
+    """By a name that people use, else the only one of fractions, else of truth values."""
     plain = [plain_word(name) for name in frame.columns]
     named = [place for place, name in enumerate(plain) if name in _VALUE_NAMES]
-    fractions = [p for p, dtype in enumerate(frame.dtypes) if getattr(dtype, "kind", "O") == "f"]
+    kinds = [getattr(dtype, "kind", "O") for dtype in frame.dtypes]
     if len(named) == 1:
         return named[0]
-    if len(fractions) == 1 and not _may_be_indices(frame, fractions[0]):
-        return fractions[0]
+    if kinds.count("f") == 1 and not _may_be_indices(frame, place := kinds.index("f")):
+        return place
+    if "f" not in kinds and kinds.count("b") == 1:
+        return kinds.index("b")
     raise InputError(
         f"a DataFrame with the columns {listed(frame.columns)} does not tell which of them has "
         "the values: call it 'value'"

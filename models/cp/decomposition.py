@@ -1,7 +1,7 @@
 """A fitted CP decomposition in use: everything that needs weights and factors, and no training.
 
     state_ ─┬─ weights_, factors_, fit_               labelled
-            ├─ reconstruct(indices)    x̂ = Σ_r λ_r u_r^(1) ∘ … ∘ u_r^(M)
+            ├─ reconstruct(indices)    x̂ = Σ_r λ_r u_r^(1) ∘ … ∘ u_r^(M), or its probability
             ├─ predict(indices)        the same, unknown indices as NaN where asked for
             ├─ score(X)                1 − ‖X − X̂‖/‖X‖
             ├─ transform(X_new, mode)  rows of new slices of one mode, all other factors fixed
@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from daskpart._floor.checks import one_of
 from daskpart.containers.tables import table_in_memory
@@ -36,7 +37,8 @@ from .entries import Aligned, Entries, entries_of, positions_of, values_at, valu
 from .layout.by_row import EntriesByRow
 from .layout.layout import TensorLayout
 from .layout.sorting import Nonzeros
-from .plan import POISSON, SQUARED_ERROR
+from .logistic import new_logistic_rows, score_of
+from .plan import LOGISTIC, POISSON, SQUARED_ERROR
 from .state import CPState
 from .steps import gram_of, solve_rows
 
@@ -81,13 +83,13 @@ class CPModel(ComponentModel):
     def fit_(self) -> float:
         """1 − ‖X − X̂‖/‖X‖ after the last iteration; over stored entries where others are unknown.
 
-        Of counts (``loss="poisson"``) the share of the deviance that is explained. NaN where
+        Of counts and of yes and no (`loss`) the share of the deviance that is explained. NaN where
         `partial_fit` added slices, as the others were not looked at.
         """
         return float(self._fitted().fit)
 
     def reconstruct(self, indices: Any) -> Any:
-        """Values of the decomposition at some indices.
+        """Values of the decomposition at some indices; of yes and no the probabilities of yes.
 
         Parameters
         ----------
@@ -109,11 +111,11 @@ class CPModel(ComponentModel):
         state = self._fitted()
         indices = table_in_memory(indices)
         if _is_one(indices):
-            return float(values_at(state, positions_of(state, [indices]))[0])
+            return float(self._means(values_at(state, positions_of(state, [indices])))[0])
         if isinstance(indices, np.ndarray | list | tuple | pd.DataFrame):
-            return values_at(state, positions_of(state, indices))
+            return self._means(values_at(state, positions_of(state, indices)))
         tensor = as_tensor(indices, missing=self._as_fitted().missing)
-        values = values_at(state, Aligned(state, tensor).places())
+        values = self._means(values_at(state, Aligned(state, tensor).places()))
         held = LabelledTensor(tensor.coordinates, values, tensor.shape, tensor.dims, tensor.labels)
         return held.to_xarray() if isinstance(indices, xr.DataArray) else held.to_coo()
 
@@ -147,15 +149,20 @@ class CPModel(ComponentModel):
         positions = positions_of(state, X, strict=False)
         if unknown == "mean":  # −1, an unknown index, is a last row that is the mean
             means = [np.vstack([factor, factor.mean(axis=0)]) for factor in state.factors]
-            return values_of(state.weights, means, positions)
+            return self._means(values_of(state.weights, means, positions))
         known = (positions >= 0).all(axis=0)
         values = np.full(positions.shape[1], np.nan)
-        values[known] = values_at(state, positions[:, known])
+        values[known] = self._means(values_at(state, positions[:, known]))
         return values
+
+    def _means(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What is expected where the decomposition has these values."""
+        return expit(values) if self._as_fitted().loss == LOGISTIC else values
 
     def score(self, X: Any, y: Any = None) -> float:
         """The fit to a tensor, 1 − ‖X − X̂‖/‖X‖: 1 is exact; over stored entries where
-        ``missing="unknown"``; of counts the share of the Poisson deviance that is explained.
+        ``missing="unknown"``; of counts and of yes and no the share of the deviance that is
+        explained.
 
         Parameters
         ----------
@@ -179,7 +186,10 @@ class CPModel(ComponentModel):
         """
         state = self._fitted()
         if self._as_fitted().missing == "unknown":
-            return Entries.of(X, state, y).fit(state)
+            entries = Entries.of(X, state, y)
+            if self._as_fitted().loss == LOGISTIC:
+                return score_of(values_at(state, entries.positions), entries.values)
+            return entries.fit(state)
         tensor = entries_of(X, y)
         aligned = Aligned(state, tensor)
         rows = [aligned.rows(mode) for mode in range(tensor.n_modes)]
@@ -242,6 +252,10 @@ class CPModel(ComponentModel):
             return new_count_rows(layout, factors, place)
         if fitted.missing == "unknown":
             entries = EntriesByRow.of(Nonzeros(coordinates, values), shape)
+            if fitted.loss == LOGISTIC:
+                return new_logistic_rows(
+                    entries, factors, place, nonnegative=nonnegative, ridge=ridge
+                )
             equations = entries.normal_equations(place, factors)
             if nonnegative:
                 return nonnegative_rows(*systems_of(equations, ridge))

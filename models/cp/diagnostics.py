@@ -50,6 +50,7 @@ from daskpart.models.base.session import client_for
 from .by_mode import place_of_mode
 from .entries import Aligned, values_at
 from .estimator import CPDecomposition
+from .plan import LOGISTIC, SQUARED_ERROR
 from .state import CPState
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ def cp_diagnostics(
     """
     counts, starts = _checked(components, seeds, options)
     missing = options.get("missing", "zero")
+    _refuse_yes_no(options.get("loss", SQUARED_ERROR))
     tensor = as_tensor(X, missing=missing)
     if tensor.n_modes < 3:
         raise InputError(
@@ -202,12 +204,22 @@ def core_consistency(X: Any, model: Any) -> float:
     float
         100: the data are made of these components. Below some 50: of fewer, or of others.
     """
-    missing = as_fitted(model, "missing").missing
+    fitted = as_fitted(model, "missing", "loss")
+    _refuse_yes_no(fitted.loss)
+    missing = fitted.missing
     tensor = as_tensor(X, missing=missing)
     coordinates = Aligned(model.state_, tensor).places()
     order = np.lexsort(coordinates[::-1])
     values = tensor.values[order].astype(np.float64)
     return _core_consistency(coordinates[:, order], values, model.state_, missing)
+
+
+def _refuse_yes_no(loss: str) -> None:
+    if loss == LOGISTIC:
+        raise InputError(
+            "the core is of least squares, and loss='logistic' has none: compare numbers of "
+            "components by validation_rmse, and starts by factor_match_score"
+        )
 
 
 def factor_match_score(

@@ -45,7 +45,8 @@ from .entries import Aligned, entries_of
 from .growing import others_updated, with_new_rows
 from .held_out import with_held_out
 from .layout.layout import MEMORY
-from .plan import LOSSES, METHODS, POISSON, SQUARED_ERROR, CPPlan, PlanSettings, choose
+from .logistic import check_yes_no
+from .plan import LOGISTIC, LOSSES, METHODS, POISSON, SQUARED_ERROR, CPPlan, PlanSettings, choose
 from .problem import TensorProblem
 from .shuffle import problem_of
 from .starts import INITS, by_name, check_init, check_signs, first_factors
@@ -94,12 +95,14 @@ class CPDecomposition(CPModel):
         What an entry is that is not stored: 0; or unknown, so that the stored entries alone are
         fitted, zeros among them. Then each factor row has a system of its own, whose half travels
         to the owner of the row: R(R + 3)/2 numbers in place of R.
-    loss : {"squared", "poisson"}, default="squared"
+    loss : {"squared", "poisson", "logistic"}, default="squared"
         What is minimised: ‖X − X̂‖², or Σ x̂ − x log x̂, which suits counts: values of 0 or above,
         most of them small. Under "poisson" all factors are 0 or above, and absent entries are
         counts of 0; an iteration is a multiplicative update of each mode (CP-APR), which never
         raises the loss, but takes longer than one of ALS and gains less: give it some hundred
-        (`max_iter`).
+        (`max_iter`). Or "logistic", Σ log(1 + exp(x̂)) − x x̂ + ½ ridge Σ λ_r² over stored entries
+        of yes and no, 1 and 0, with ``missing="unknown"``; a little `ridge` keeps what could be
+        told apart for certain from growing on.
     nonnegative : bool, list of modes, or list of bool, default=False
         Keep every factor at 0 or above (HALS), or those of some modes.
     ridge : float, list of float, or dict of mode to float, default=0.0
@@ -146,9 +149,9 @@ class CPDecomposition(CPModel):
         1 − ‖X − X̂‖/‖X‖; over the stored entries where others are unknown. Of counts the share of
         the Poisson deviance that is explained, 0 for one number in all cells.
     history_ : pandas.DataFrame
-        One row an iteration: fit, fit_change, validation_rmse (where entries are held out),
-        seconds, seconds_computing, seconds_communicating (means over ranks), volume (rows sent),
-        messages.
+        One row an iteration: fit, fit_change, validation_rmse (where entries are held out; of yes
+        and no that of the probabilities), seconds, seconds_computing, seconds_communicating (means
+        over ranks), volume (rows sent), messages.
     n_iter_ : int
     best_iteration_ : int or None
         The iteration whose factors the model has, by `patience`; None without it: the last.
@@ -353,6 +356,11 @@ class CPDecomposition(CPModel):
             )
         if self.loss == POISSON:
             self._check_counts()
+        if self.loss == LOGISTIC and self.missing == "zero":
+            raise InputError(
+                "loss='logistic' is of stored entries, 1 and 0, and missing='zero' takes all that "
+                "are absent for 0: give missing='unknown'"
+            )
         pair = self.alpha_beta
         if pair is not None and len(pair) != 2:
             raise InputError(
@@ -380,6 +388,15 @@ class CPDecomposition(CPModel):
                 "equations: give ridge=0"
             )
 
+    def _check_yes_no(self, problem: TensorProblem) -> None:
+        if problem.tensor is not None:
+            check_yes_no(problem.tensor.values)
+        if all(self._signs(problem.dims)):
+            raise InputError(
+                "nonnegative=True leaves no probability below 1/2 under loss='logistic': leave a "
+                "mode free (nonnegative=[…])"
+            )
+
     def _signs(self, dims: tuple[str, ...]) -> tuple[bool, ...]:
         """Whether the factor of each mode is kept at 0 or above."""
         if self.loss == POISSON:
@@ -402,11 +419,16 @@ class CPDecomposition(CPModel):
         problem = problem_of(X, y, self.missing)
         if self.loss == POISSON and problem.tensor is not None:
             check_counts(problem.tensor.values)
+        if self.loss == LOGISTIC:
+            self._check_yes_no(problem)
         init = by_name(self.init, problem.dims, problem.labels)
         nonnegative_modes(self.nonnegative, problem.dims)
         check_signs(init, self._signs(problem.dims))
         ridge_modes(self.ridge, problem.dims)
-        return problem.with_validation(validation, share, random_state)
+        problem = problem.with_validation(validation, share, random_state)
+        if self.loss == LOGISTIC and problem.validation is not None:
+            check_yes_no(problem.validation.values)
+        return problem
 
     def _make_plan(
         self,
@@ -441,7 +463,7 @@ class CPDecomposition(CPModel):
         if plan.imbalance_told:
             warnings.warn(plan.imbalance_told, BalanceWarning, stacklevel=4)
         if self.missing == "unknown":
-            _tell_of_rows_without_entries(plan)
+            _tell_of_rows_without_entries(plan, "1/2" if self.loss == LOGISTIC else "0")
         return plan
 
     def _chosen(self, plan: CPPlan) -> dict[str, Any]:
@@ -539,14 +561,14 @@ class CPDecomposition(CPModel):
             )
 
 
-def _tell_of_rows_without_entries(plan: CPPlan) -> None:
-    """Warn of indices of which nothing is known: their rows are 0, and so is what they predict."""
+def _tell_of_rows_without_entries(plan: CPPlan, predicted: str) -> None:
+    """Warn of indices of which nothing is known: their rows are 0."""
     for dim, connectivity in zip(plan.dims, plan.connectivities, strict=True):
         n_empty = int(np.count_nonzero(np.diff(connectivity.pointer) == 0))
         if n_empty:
             warnings.warn(
                 f"{n_empty} of {connectivity.n_items} indices of {dim} have no entry to learn "
-                "from: their factor rows are 0, and so is what is predicted of them",
+                f"from: their factor rows are 0, and {predicted} is what is predicted of them",
                 DaskpartWarning,
                 stacklevel=5,
             )

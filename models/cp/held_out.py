@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from daskpart._floor.distinct import distinct
 from daskpart.collectives import Communicator, Inbox, PerRank, Plan, PreparedPlan, pack_rows
@@ -134,15 +135,17 @@ def validated(
     held_out: tuple[PerRank, list[PreparedPlan]],
     *,
     n_held_out: int,
+    logistic: bool,
 ) -> float:
-    """Bring the rows that are needed, and measure: the RMSE; a text."""
+    """Bring the rows that are needed, and measure: the RMSE, of probabilities where these are
+    what the decomposition stands for; a text."""
     entries, expands = held_out
     needed = []
     for mode, (rows, plan) in enumerate(zip(factors.rows, expands, strict=True)):
         pending = comm.post(plan.rounds[0], rows, pack_rows)
         own = comm.map(needed_rows, rows, entries, mode=mode)
         needed.append(comm.collect(pending, own, placed, rows))
-    sums = comm.map(squared_error, entries, factors.weights, *needed)
+    sums = comm.map(squared_error, entries, factors.weights, *needed, logistic=logistic)
     return root_mean(comm, comm.settle(sums), n_held_out)
 
 
@@ -165,9 +168,10 @@ def placed(needed: NDArray[Any], inbox: Inbox, rows: NDArray[Any]) -> NDArray[An
 
 
 def squared_error(
-    held_out: RankEntries, weights: NDArray[np.float64], *needed: NDArray[Any]
+    held_out: RankEntries, weights: NDArray[np.float64], *needed: NDArray[Any], logistic: bool
 ) -> float:
     """Σ (x − x̂)² over a rank's held-out entries."""
     entries = held_out.entries
-    errors = entries.values - values_of(weights, needed, entries.positions)
+    values = values_of(weights, needed, entries.positions)
+    errors = entries.values - (expit(values) if logistic else values)
     return float(np.square(errors).sum())

@@ -43,10 +43,11 @@ from .held_out import HeldOutPlan
 from .kernels.normal_equations import equations_bytes
 from .layout.by_row import bytes_by_row
 from .layout.layout import MEMORY
+from .logistic import PARABOLAS
 from .report import CPPlanReport, counted_plan
 
 METHODS = ("auto", "p2p", "emb-naive", "emb")
-SQUARED_ERROR, POISSON = LOSSES = ("squared", "poisson")
+SQUARED_ERROR, POISSON, LOGISTIC = LOSSES = ("squared", "poisson", "logistic")
 LABELS = ("reduce", "expand")
 _SUM_BYTES = 8  # norms and Grams travel as float64
 
@@ -91,7 +92,7 @@ class PlanSettings:
 
     @property
     def sum_bytes(self) -> int:
-        """Bytes of the allreduce of norms: R of them, ⟨X, X̂⟩ and ‖X̂‖²; of counts R sums."""
+        """Bytes of the allreduce of norms: R of them, and of least squares ⟨X, X̂⟩ and ‖X̂‖²."""
         more = 2 if self.loss == SQUARED_ERROR else 0
         return (self.n_components + more) * _SUM_BYTES
 
@@ -209,7 +210,7 @@ class CPPlan(FitPlan):
         choice = self.choice
         of_mode = [choice.sum_bytes, *([choice.gram_bytes] if choice.has_grams else [])]
         sizes = self.n_modes * of_mode if self.method == "p2p" else []  # else payload of rows
-        return [*sizes, *([_SUM_BYTES] if choice.loss == POISSON else [])]
+        return [*sizes, *([] if choice.loss == SQUARED_ERROR else [_SUM_BYTES])]
 
     @property
     def nonzeros(self) -> NDArray[np.int64]:
@@ -234,6 +235,8 @@ class CPPlan(FitPlan):
                 "factors": factors,
                 "equations": choice.reduce_bytes * np.max(rows, axis=0),
             }
+            if choice.loss == LOGISTIC:
+                held["parabolas"] = PARABOLAS * choice.itemsize * self.nonzeros
             if self.held_out is not None:
                 held["held out"] = np.array([bytes_of(own) for own in self.held_out.of_ranks])
                 if self.held_out.keeps_best:

@@ -237,7 +237,7 @@ def block_nonzeros(block: Any, place: Place) -> Block:
         return np.empty((len(place.shape), 0), np.int32), as_values(values[:0])
     tensor = from_coordinates(
         [index.astype(np.int64) + at for index, at in zip(indices, place.corner, strict=True)],
-        values, place.shape, place.dims, missing=place.missing, zeros_suffice=True,
+        values, place.shape, place.dims, missing=place.missing,
     )  # fmt: skip
     return tensor.coordinates, tensor.values
 

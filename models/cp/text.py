@@ -36,16 +36,19 @@ from .held_out import prepared as prepared_entries
 from .held_out import validated
 from .kernels.normal_equations import equations_bytes
 from .layout.by_row import EntriesByRow
-from .plan import POISSON, CPPlan
+from .logistic import PARABOLAS, LogisticModes, check_both, own_yes_and_all
+from .plan import LOGISTIC, POISSON, SQUARED_ERROR, CPPlan
 from .ranks import RankTensor, arrange, rows_of_ranks, squared_norm
 from .state import CPState
 from .steps import warm_up
 
 # what iterations read: tensors, messages, and what is held out with the messages for that
-Iteration = Modes | StoredEntriesModes | CountModes
+Iteration = Modes | StoredEntriesModes | LogisticModes | CountModes
 Fixed = tuple[PerRank, Iteration, tuple[PerRank, list[PreparedPlan]] | None]
 # what they change: factors, their fit; of the best iteration (if somebody watches) rows and fit
 Changing = tuple[Factors, float, PerRank | None, float, Seen]
+
+_SUMS = {SQUARED_ERROR: squared_norm, POISSON: own_sums, LOGISTIC: own_yes_and_all}
 
 
 class CPText(Text):
@@ -84,7 +87,6 @@ class CPText(Text):
         self._watch, self.watches = watch, watch is not None
         self._nonnegative, self._dtype = any(update.nonnegative), dtype
         rows = comm.values(rows_of_ranks(plan.numberings, shape))
-        counts = plan.choice.loss == POISSON
         self._tensors, ids, of_tensor = comm.run(
             lay_out,
             comm.values(pieces),
@@ -93,10 +95,12 @@ class CPText(Text):
             dtype=dtype,
             memory=plan.choice.memory,
             missing=plan.choice.missing,
-            sums=own_sums if counts else squared_norm,
+            sums=_SUMS[plan.choice.loss],
         )
-        if counts:
+        if plan.choice.loss == POISSON:
             check_sums(of_tensor, shape)
+        elif plan.choice.loss == LOGISTIC:
+            check_both(of_tensor)
         else:
             check_norm(*of_tensor)
         held_out, n_held_out = None, 0
@@ -129,6 +133,7 @@ class CPText(Text):
             n_modes=plan.n_modes,
             dtype=self._dtype,
             nonnegative=self._nonnegative,
+            loss=plan.choice.loss,
             watched=self._watch is not None,
         )
         best_fit, seen = state.at_best().fit, seen_before(self._watch, state)
@@ -155,6 +160,8 @@ class CPText(Text):
         """What to do when factors diverged."""
         if self._plan.choice.loss == POISSON:  # which has no ridge
             return "factors became NaN or infinite. Scale the tensor."
+        if self._plan.choice.loss == LOGISTIC:
+            return "factors became NaN or infinite. Add a ridge."
         return "factors became NaN or infinite. Add a ridge, or scale the tensor."
 
 
@@ -167,8 +174,8 @@ def check_norm(squared: float) -> None:
         )
     if not squared:
         raise InputError(
-            "the values are too small: the sum of their squares is 0 in floating point. Divide the "
-            "tensor by its largest value."
+            "the values are too small, or all 0: the sum of their squares is 0 in floating point. "
+            "Divide the tensor by its largest value."
         )
 
 
@@ -183,6 +190,8 @@ def prepared(
     )
     if plan.choice.loss == POISSON:
         return CountModes(made(reduces, expands, counts_of), shape)
+    if plan.choice.loss == LOGISTIC:
+        return LogisticModes(made(reduces, expands, np.sqrt))
     modes = made(reduces, expands)
     return StoredEntriesModes(modes) if plan.choice.missing == "unknown" else modes
 
@@ -218,6 +227,7 @@ def begin(
     n_modes: int,
     dtype: str,
     nonnegative: bool,
+    loss: str,
     watched: bool,
 ) -> tuple[Factors, PerRank | None, list[int]]:
     """Factors of a state and their Grams, kernels compiled; the best rows; bytes of each rank."""
@@ -228,13 +238,12 @@ def begin(
         comm.map(weights_of_part, parts),
     )
     factors = modes.first_grams(comm, tensors, factors)
-    counts = isinstance(modes, CountModes)
-    warm = comm.map(warm_up_rank, tensors, *factors.rows, nonnegative=nonnegative, counts=counts)
+    warm = comm.map(warm_up_rank, tensors, *factors.rows, nonnegative=nonnegative, loss=loss)
     if watched and best is None:
         best = comm.map(owned_part, tensors, factors.weights, *factors.rows)
     beside = [] if held_out is None else [held_out[0]]
     beside += [] if best is None else [best]
-    n_bytes = comm.map(bytes_held, tensors, *factors.rows, *beside, n_modes=n_modes, counts=counts)
+    n_bytes = comm.map(bytes_held, tensors, *factors.rows, *beside, n_modes=n_modes, loss=loss)
     held = comm.fold(n_bytes, list)
     comm.settle(*factors.handles(), *beside, warm, held)
     barrier(comm)  # so that the first iteration does not count who was longer at its set-up
@@ -263,7 +272,10 @@ def iteration(
     measured = {"fit": fit, "fit_change": fit - before}
     finite = bool(np.isfinite(sums).all())
     if held_out is not None and finite:
-        measured["validation_rmse"] = validated(comm, factors, held_out, n_held_out=n_held_out)
+        measured["validation_rmse"] = validated(
+            comm, factors, held_out,
+            n_held_out=n_held_out, logistic=isinstance(modes, LogisticModes),
+        )  # fmt: skip
     if watch is not None:
         seen = watch.after(seen, number, measured)
         if seen.step == number:
@@ -306,23 +318,22 @@ def owned_part(tensor: RankTensor, weights: NDArray[np.float64], *rows: NDArray[
     return {"factors": owned, "weights": weights.copy()}
 
 
-def bytes_held(tensor: RankTensor, *held: Any, n_modes: int, counts: bool) -> int:
+def bytes_held(tensor: RankTensor, *held: Any, n_modes: int, loss: str) -> int:
     """Bytes of a rank's nonzeros and factor rows, and what it holds for validation.
 
-    Where rows have equations of their own, those of the mode with most rows, too, and where values
-    are counts a ratio each: they come and go.
+    Where rows have equations of their own, those of the mode with most rows, too, where values
+    are counts a ratio each, and of yes and no a parabola: they come and go.
     """
     n_bytes = bytes_of(tensor, *held)
     if isinstance(tensor.layout, EntriesByRow):
         rows = held[:n_modes]
         n_bytes += max(map(len, rows)) * equations_bytes(rows[0].shape[1])
-    elif counts:
-        n_bytes += tensor.layout.values.nbytes
-    return n_bytes
+    of_values = {POISSON: 1, LOGISTIC: PARABOLAS}.get(loss, 0)
+    return n_bytes + of_values * tensor.layout.values.nbytes
 
 
 def warm_up_rank(
-    tensor: RankTensor, *rows: NDArray[Any], nonnegative: bool, counts: bool = False
+    tensor: RankTensor, *rows: NDArray[Any], nonnegative: bool, loss: str = SQUARED_ERROR
 ) -> None:
     """Compile on this worker what an iteration runs, so that iterations measure training.
 
@@ -330,9 +341,11 @@ def warm_up_rank(
     """
     if isinstance(tensor.layout, EntriesByRow):
         warm_up_equations(tensor.layout, rows, nonnegative)
+        if loss == LOGISTIC:
+            tensor.layout.reconstruct(rows, np.ones(rows[0].shape[1]))
         return
     for mode in range(len(rows)):
-        if counts:
+        if loss == POISSON:
             tensor.layout.ratios(mode, rows, np.ones(rows[0].shape[1]))
         else:
             tensor.layout.mttkrp(mode, rows)

@@ -235,6 +235,24 @@ def test_counts(tmp_path, capsys, run_cli):
     assert "is of counts, and -1 is below 0" in capsys.readouterr().err
 
 
+def test_yes_and_no(tmp_path, capsys, run_cli):
+    """Told as probabilities; a loss of stored entries alone asks for them in the shell's words."""
+    path, random = tmp_path / "said.tns", np.random.default_rng(0)
+    cells = np.argwhere(random.random((9, 8, 7)) < 0.4) + 1
+    path.write_text("".join(f"{i} {j} {k} {(i + j) % 2}\n" for i, j, k in cells))
+    out, loss = tmp_path / "out", ("--loss", "logistic", "--no-plots")
+    held = ("--missing", "unknown", "--validation-fraction", 0.2)
+    assert run_cli("fit", "cp", path, *SMALL, *loss, *held, "--out", out) == 0
+    told = capsys.readouterr().out
+    assert "share of the deviance that is explained" in told and "RMSE of probabilities" in told
+    page = (out / "report.html").read_text()
+    assert "the logarithm of the odds" in page and "‖X − X̂‖" not in page
+    model = daskpart.CPDecomposition.load(out / "model")
+    assert model.predict([(0, 1, 0)])[0] > 0.5 > model.predict([(0, 0, 0)])[0]
+    assert run_cli("fit", "cp", path, *SMALL, *loss, "--out", out) == 2
+    assert "give --missing unknown" in capsys.readouterr().err
+
+
 def test_letters_that_no_font_has_are_one_note(tensor_file, tmp_path, capsys, run_cli):
     mpl = pytest.importorskip("matplotlib")
     words = tmp_path / "words.txt"

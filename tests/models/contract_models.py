@@ -33,6 +33,11 @@ def tensor() -> tuple[Any, ...]:
     return (sparse.random((30, 20, 10), nnz=500, random_state=0),)
 
 
+def yes_no_tensor() -> tuple[Any, ...]:
+    (found,) = tensor()
+    return (sparse.COO(found.coords, (found.data > 0.5).astype(float), shape=found.shape),)
+
+
 def samples() -> tuple[Any, ...]:
     random = np.random.default_rng(0)
     X = random.normal(size=(90, 6))
@@ -147,6 +152,22 @@ class PositiveDense(Dense):
         return super().score(_positive(X))
 
 
+class DenseYesNo(Dense, daskpart.CPDecomposition):
+    """Yes and no of two modes from a dense array: whether a multiple of a number is odd."""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        return super().fit(_odd(X))
+
+    def partial_fit(self, X: Any, y: Any = None) -> Any:
+        return super().partial_fit(_odd(X))
+
+    def transform(self, X: Any) -> Any:
+        return super().transform(_odd(X))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        return super().score(_odd(X))
+
+
 class DenseEvents(PositiveDense, daskpart.ImplicitFactorization):
     """Events from a dense array."""
 
@@ -163,6 +184,12 @@ def _positive(X: Any) -> Any:
     return checked
 
 
+def _odd(X: Any) -> Any:
+    checked = _sparse_of(X).astype(np.float64)
+    checked.data = np.floor(7.3 * checked.data) % 2
+    return checked
+
+
 class DenseTensor(Dense, daskpart.CPDecomposition):
     """A tensor of two modes from a dense array."""
 
@@ -173,6 +200,10 @@ class DenseCounts(PositiveDense, daskpart.CPDecomposition):
 
 _DTYPE = "the parameter dtype says what weights and embeddings are"
 _WORDS = "another number of columns is refused, in words of ratings and modes, not of features"
+
+
+def twice(X: Any) -> Any:
+    return 2 * X
 
 
 @dataclass(frozen=True)
@@ -195,6 +226,8 @@ class Case:
         Parameters of a fit that finds its best step early, with `held_out` of its data.
     held_out : callable or None
         ``held_out(*data())`` gives the data of such a fit and further arguments; None: as ever.
+    other : callable
+        Makes other data of the first of those.
     """
 
     make: Callable[..., Any]
@@ -204,6 +237,7 @@ class Case:
     exceptions: dict[str, str] = field(default_factory=dict)
     watched: dict[str, Any] | None = None
     held_out: Callable[..., tuple[tuple[Any, ...], dict[str, Any]]] | None = None
+    other: Callable[[Any], Any] = twice
 
 
 def some_wrong(X: Any, y: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -315,6 +349,30 @@ MODELS = {
         tensor_answers,
         partial(DenseCounts, 1, loss="poisson", **SMALL | {"n_ranks": 1}),
         {"check_n_features_in_after_fitting": _WORDS},
+    ),
+    "CPDecomposition of yes and no": Case(
+        partial(
+            daskpart.CPDecomposition,
+            3,
+            tol=0,
+            partitioner="random",
+            missing="unknown",
+            loss="logistic",
+            **SMALL,
+        ),
+        yes_no_tensor,
+        tensor_answers,
+        partial(
+            DenseYesNo,
+            1,
+            ridge=0.1,
+            missing="unknown",
+            loss="logistic",
+            **SMALL | {"n_ranks": 1},
+        ),
+        {"check_n_features_in_after_fitting": _WORDS},
+        watched={"validation_fraction": 0.3},
+        other=lambda found: found[::-1],
     ),
     "LogisticRegression": Case(
         partial(daskpart.LogisticRegression, tol=0, **SMALL),

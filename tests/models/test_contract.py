@@ -327,13 +327,13 @@ def test_a_saved_plan_is_made_again_without_a_cut(case, tmp_path):
     with pytest.raises(InputError, match="the plan was made"):
         case.make(n_ranks=2).load_plan(path, *data)
     with pytest.raises(InputError, match="made for other data"):
-        case.make().load_plan(path, data[0] * 2, *data[1:])
+        case.make().load_plan(path, case.other(data[0]), *data[1:])
 
 
 def test_a_plan_of_other_data_is_refused(case):
     data = list(case.data())
     plan = case.make().plan(*data)
-    data[0] = data[0] * 2
+    data[0] = case.other(data[0])
     with pytest.raises(InputError, match="made for other data"):
         case.make().fit(*data, plan=plan)
 

@@ -220,7 +220,9 @@ def test_equations_and_solutions_of_single_rows(nnz, n_components, seed):
     factors = tuple(random.normal(size=(extent, n_components)) for extent in shape)
     order = np.argsort(coordinates[1], kind="stable")
     pointer = np.searchsorted(coordinates[1][order], np.arange(5))
-    found = add_equations(coordinates, values, order.astype(np.uint32), pointer, 1, factors)
+    found = add_equations(
+        coordinates, values, order.astype(np.uint32), pointer, 1, factors, np.empty(0)
+    )
     rows = factors[0][coordinates[0]] * factors[2][coordinates[2]]
     solved = np.zeros((4, n_components))
     solve_each(found, 0.0, solved)

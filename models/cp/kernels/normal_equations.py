@@ -8,6 +8,8 @@
     solve_each            u = (N + ridge I)⁻¹ b       by Cholesky, a row at a time
     hals_each             the same over u ≥ 0
 
+Where entries weigh differently, both z_n and x_n are multiplied by the root of the weight.
+
 The rows z_n of some entries are gathered, and their Gram is taken by the kernel that also serves
 whole factors (`row_products`). A row with fewer entries than components has a singular N: then the
 smallest multiple of its largest diagonal entry that makes it regular is added, which is close to
@@ -46,6 +48,7 @@ def add_equations(
     pointer: NDArray[np.int64],
     mode: int,
     factors: tuple[NDArray, ...],
+    roots: NDArray,
 ) -> NDArray[np.float64]:
     """The equations of all rows of a mode.
 
@@ -60,6 +63,8 @@ def add_equations(
     mode : int
     factors : tuple of C-contiguous ndarray of shape (rows of the mode, R), one type
         Of all modes; the one of `mode` is not read.
+    roots : ndarray of shape (nnz,) or (0,)
+        Of the weights of entries, by which `values` are multiplied already; empty: all are 1.
 
     Returns
     -------
@@ -71,7 +76,7 @@ def add_equations(
     room = np.empty((_ENTRIES_AT_A_TIME, n_components))
     gram = np.empty((n_components, n_components))
     _add_rows(
-        (0.0,) * GRAM_WIDTH, coordinates, values, order, pointer, others,
+        (0.0,) * GRAM_WIDTH, coordinates, values, roots, order, pointer, others,
         tuple(factors[k] for k in others), room, room.ctypes.data, gram, gram.ctypes.data, out,
     )  # fmt: skip
     return out
@@ -79,8 +84,8 @@ def add_equations(
 
 @kernel
 def _add_rows(
-    template, coordinates, values, order, pointer, others, factors, room, room_address, gram,
-    gram_address, out,
+    template, coordinates, values, roots, order, pointer, others, factors, room, room_address,
+    gram, gram_address, out,
 ):  # fmt: skip
     n_components = room.shape[1]
     half = out.shape[1] - n_components
@@ -91,8 +96,9 @@ def _add_rows(
             for place in range(n_here):
                 n = order[begin + place]
                 row = factors[0][coordinates[others[0], n]]
+                root = np.float64(roots[n]) if roots.size else 1.0
                 for r in range(n_components):
-                    room[place, r] = row[r]
+                    room[place, r] = root * row[r]
                 for k in range(1, len(others)):
                     row = factors[k][coordinates[others[k], n]]
                     for r in range(n_components):

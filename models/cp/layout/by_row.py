@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from daskpart.models.cp.kernels.normal_equations import add_equations
 
 from .sorting import Nonzeros, sorted_positions
+from .structures import SortedNonzeros
 
 
 def bytes_by_row(n_modes: int, itemsize: int) -> int:
@@ -79,9 +80,25 @@ class EntriesByRow:
     def __sizeof__(self) -> int:
         return object.__sizeof__(self) + self.nbytes
 
-    def normal_equations(self, mode: int, factors: Sequence[NDArray]) -> NDArray[np.float64]:
-        """Of all rows of a mode, shape (rows, R(R + 3)/2); see `kernels.normal_equations`."""
+    def normal_equations(
+        self,
+        mode: int,
+        factors: Sequence[NDArray],
+        values: NDArray | None = None,
+        roots: NDArray | None = None,
+    ) -> NDArray[np.float64]:
+        """Of all rows of a mode, shape (rows, R(R + 3)/2); see `kernels.normal_equations`.
+
+        Of the own values, or of others with the roots of their weights.
+        """
+        values = self.values if values is None else values
+        roots = np.empty(0, values.dtype) if roots is None else roots
         return add_equations(
-            self.coordinates, self.values, self.orders[mode], self.pointers[mode], mode,
-            tuple(factors),
+            self.coordinates, values, self.orders[mode], self.pointers[mode], mode,
+            tuple(factors), roots,
         )  # fmt: skip
+
+    def reconstruct(self, factors: Sequence[NDArray], weights: NDArray[np.float64]) -> NDArray:
+        """Values of a decomposition at the entries, of the type of the factors."""
+        listed = SortedNonzeros((), self.coordinates.view(np.uint32), self.values)
+        return listed.reconstruct(factors, weights.astype(factors[0].dtype))

@@ -193,6 +193,18 @@ def test_odd_entries_are_refused(changes: dict, message: str) -> None:
 
 
 @pytest.mark.data
+def test_truth_values_are_the_values() -> None:
+    """Where nothing is named so, and no column is of fractions."""
+    frame = pd.DataFrame({"who": [3, 1, 3], "passed": [True, False, True], "task": [1, 2, 2]})
+    for kind in ("bool", "boolean"):
+        tensor = as_tensor(frame.astype({"passed": kind}), missing="unknown")
+        assert tensor.dims == ("who", "task")
+        assert tensor.values.tolist() == [0, 1, 1]
+    with pytest.raises(InputError, match="does not tell which"):
+        as_tensor(frame.assign(seen=True))
+    assert as_tensor(frame.assign(weight=0.5)).values.tolist() == [0.5, 0.5, 0.5]
+
+
 def test_years_that_became_fractions_are_not_taken_for_values() -> None:
     """As pandas makes of a column of years with some missing, once these lines are dropped."""
     frame = pd.DataFrame({"who": ["ann", "bob"], "year": [2020.0, 2021.0], "n": [3, 4]})

@@ -1,0 +1,227 @@
+"""CP of yes and no: the logistic loss over the stored entries, by weighted least squares.
+
+    for each mode m
+        x̂_n ← the decomposition at the own entries
+        w_n ← tanh(x̂_n / 2) / 2x̂_n
+        N_i, b_i ← Σ w_n z_n z_nᵀ, Σ (y_n − ½) z_n of each own row          as in `completion`
+        reduce, u_i ← (N_i + ridge I)⁻¹ b_i, λ, expand                      as in `completion`
+    allreduce of Σ log(1 + exp(x̂_n)) − y_n x̂_n
+
+    minimise  Σ_{stored n} log(1 + exp(x̂_n)) − y_n x̂_n + ½ ridge Σ λ_r²        y_n is 1 or 0
+
+The decomposition x̂ is the logarithm of the odds of a 1, so 1/(1 + exp(−x̂)) is its probability.
+The loss of an entry is at most a parabola in x̂ that touches it at the present x̂, of curvature w;
+the minimum of all parabolas along a mode is a system a row, and no update raises the loss. Messages
+are those of `completion`, and nothing else travels but the loss.
+
+The fit is the share of the deviance that is explained, 1 − loss / loss of the share of ones: 1 is
+exact, 0 no better than one and the same probability for all entries.
+
+Sources: Jaakkola and Jordan, "Bayesian parameter estimation via variational methods", Statistics
+and Computing 10 (2000), the bound; Hong, Kolda and Duersch, "Generalized canonical polyadic tensor
+decomposition", SIAM Review 62 (2020), the loss (there Bernoulli with logit link).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import xlogy
+
+from daskpart.collectives import Communicator, PerRank, hypercube_allreduce
+from daskpart.errors import InputError
+
+from .als import Factors, Modes, Update
+from .completion import solve_equations, solve_own
+from .layout.by_row import EntriesByRow
+from .ranks import RankTensor
+from .steps import column_products
+
+PARABOLAS = 4  # numbers an entry while equations are made: x̂ / 2, w, its root, (y − ½) over that
+_MOST_STEPS, _ENOUGH = 500, 1e-10  # of new rows: solutions, and the change that ends them
+
+
+@dataclass(frozen=True)
+class LogisticModes:
+    """Updates of yes and no, ready to run; their rows travel as `modes` has them travel.
+
+    Attributes
+    ----------
+    modes : PointToPointModes or EmbeddedModes
+        By `np.sqrt`, as sums are those of squares alone.
+    """
+
+    modes: Modes
+
+    def iterate(
+        self, comm: Communicator, tensors: PerRank, factors: Factors, update: Update
+    ) -> tuple[Factors, PerRank]:
+        """One iteration over all modes.
+
+        Returns
+        -------
+        factors : Factors
+        sums : per-rank float64 ndarray of shape (1,)
+            The loss, without the ridge; equal on all ranks.
+        """
+        factors = factors.copy()
+        for mode in range(len(factors.rows)):
+            equations = comm.map(own_equations, tensors, factors.weights, *factors.rows, mode=mode)
+            equations = self.modes.reduce_rows(comm, equations, mode)
+            factors.rows[mode] = comm.update(
+                solve_own, factors.rows[mode], equations, factors.weights, tensors,
+                mode=mode, update=update,
+            )  # fmt: skip
+            sums = comm.map(squared_norms, factors.rows[mode], tensors, mode=mode)
+            self.modes.normalise_and_expand(comm, factors, sums, mode)
+        loss = comm.map(own_loss, tensors, factors.weights, *factors.rows)
+        return factors, hypercube_allreduce(comm, loss, label="allreduce")
+
+    def first_grams(self, comm: Communicator, tensors: PerRank, factors: Factors) -> Factors:
+        """None are needed."""
+        return factors
+
+    def fit(self, sums: NDArray[np.float64], of_tensor: Sequence[float]) -> float:
+        """The share of the deviance that is explained."""
+        return explained_deviance(float(sums[0]), of_tensor)
+
+
+# -- the loss ---
+
+
+def check_yes_no(values: NDArray[Any]) -> None:
+    """Refuse values other than 1 and 0 (InputError)."""
+    wrong = values[(values != 0) & (values != 1)]
+    if wrong.size:
+        raise InputError(
+            f"loss='logistic' is of yes and no, 1 and 0, and {wrong[0]:g} is neither: give 1 and 0 "
+            "(stored zeros are entries), or loss='squared'"
+        )
+
+
+def yes_and_all(values: NDArray[Any]) -> NDArray[np.float64]:
+    """How many entries are 1, and how many there are."""
+    check_yes_no(values)
+    return np.array([np.count_nonzero(values), values.size], np.float64)
+
+
+def check_both(of_tensor: Sequence[float]) -> None:
+    """Refuse entries, by `yes_and_all`, that are all 1 or all 0 (InputError)."""
+    yes, every = of_tensor
+    if yes in (0, every):
+        raise InputError(
+            f"all stored entries are {int(yes > 0)}: loss='logistic' learns what tells 1 from 0, "
+            "so store both (absent entries are unknown, and stored zeros are entries)"
+        )
+
+
+def explained_deviance(loss: float, of_tensor: Sequence[float]) -> float:
+    """1 − loss / loss of the share of ones, by `yes_and_all`."""
+    yes, every = of_tensor
+    null = every * np.log(every) - xlogy(yes, yes) - xlogy(every - yes, every - yes)
+    return float(1.0 - loss / null)
+
+
+def loss_of(logits: NDArray[Any], values: NDArray[Any]) -> float:
+    """Σ log(1 + exp(x̂)) − y x̂."""
+    signed = np.where(values > 0, -logits, logits).astype(np.float64)
+    return float(np.logaddexp(0.0, signed).sum())
+
+
+def score_of(logits: NDArray[np.float64], values: NDArray[np.float64]) -> float:
+    """The share of the deviance of entries that a decomposition explains."""
+    of_tensor = yes_and_all(values).tolist()
+    check_both(of_tensor)
+    return explained_deviance(loss_of(logits, values), of_tensor)
+
+
+# -- steps on one rank ---
+
+
+def own_yes_and_all(tensor: RankTensor) -> NDArray[np.float64]:
+    """How many of a rank's entries are 1, and how many it has."""
+    return yes_and_all(tensor.layout.values)
+
+
+def own_equations(
+    tensor: RankTensor, weights: NDArray[np.float64], *rows: NDArray[Any], mode: int
+) -> NDArray[np.float64]:
+    """Equations of the rank's rows along a mode from its own entries."""
+    return equations_of(_layout(tensor), mode, rows, weights)
+
+
+def equations_of(
+    layout: EntriesByRow, mode: int, factors: Sequence[NDArray[Any]], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The equations of all rows of a mode, for the parabolas at the present values."""
+    half = layout.reconstruct(factors, weights) / 2
+    # w = tanh(x̂/2)/2x̂, which comes to 1/4 where x̂ comes to 0
+    small = np.abs(half) < np.sqrt(np.finfo(half.dtype).eps)
+    half[small] = 1
+    curvature = np.where(small, 0.25, np.tanh(half) / (4 * half))
+    roots = np.sqrt(curvature, dtype=half.dtype)
+    centres = ((layout.values - 0.5) / roots).astype(half.dtype)
+    return layout.normal_equations(mode, factors, centres, roots)
+
+
+def squared_norms(rows: NDArray[Any], tensor: RankTensor, *, mode: int) -> NDArray[np.float64]:
+    """Of each column over the rank's owned rows, shape (R,)."""
+    own = rows[: tensor.n_owned[mode]]
+    return column_products(own, own)
+
+
+def own_loss(
+    tensor: RankTensor, weights: NDArray[np.float64], *rows: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Of the rank's entries, shape (1,)."""
+    layout = _layout(tensor)
+    return np.array([loss_of(layout.reconstruct(rows, weights), layout.values)])
+
+
+def _layout(tensor: RankTensor) -> EntriesByRow:
+    assert isinstance(tensor.layout, EntriesByRow)
+    return tensor.layout
+
+
+# -- a fitted model in use ---
+
+
+def new_logistic_rows(
+    layout: EntriesByRow,
+    factors: Sequence[NDArray[np.float64]],
+    mode: int,
+    *,
+    nonnegative: bool,
+    ridge: float,
+) -> NDArray[np.float64]:
+    """Rows of new slices along a mode, with the weights in them, all other factors fixed.
+
+    Each row is a convex problem of its own. Updates end where none changes a row by more than
+    1e-10 of its length, after 500 at the latest.
+
+    Parameters
+    ----------
+    layout : EntriesByRow
+        Of the new slices.
+    factors : sequence of float64 ndarray of shape (I_m, R)
+        Of all modes, that of `mode` with a row for each new slice, whatever it holds.
+    mode : int
+    nonnegative : bool
+    ridge : float
+    """
+    check_yes_no(layout.values)
+    given, rows = list(factors), np.zeros_like(factors[mode])
+    ones = np.ones(rows.shape[1])
+    for _ in range(_MOST_STEPS):
+        given[mode], before = rows, rows
+        equations = equations_of(layout, mode, given, ones)
+        rows = before.copy()
+        solve_equations(equations, rows, ones, nonnegative=nonnegative, ridge=ridge)
+        change = np.linalg.norm(rows - before, axis=1)
+        if not (change > _ENOUGH * np.linalg.norm(rows, axis=1)).any():
+            break
+    return rows

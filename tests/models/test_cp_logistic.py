@@ -1,0 +1,350 @@
+"""CP of yes and no: against numpy and scikit-learn, on every way to send, and in use."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import sparse
+from dense_cp import whole
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import d2_log_loss_score, log_loss, roc_auc_score
+
+import daskpart
+from daskpart.errors import DaskpartWarning, InputError
+from daskpart.models.cp.kernels.normal_equations import add_equations
+from daskpart.models.cp.layout.by_row import EntriesByRow
+from daskpart.models.cp.layout.sorting import Nonzeros
+from daskpart.models.cp.logistic import equations_of
+
+METHODS = ("p2p", "emb-naive", "emb")
+SHAPES = {2: (40, 30), 3: (20, 15, 10), 4: (9, 8, 7, 6)}
+RANK = 3
+RIDGE = 0.01
+OPTIONS = {"loss": "logistic", "missing": "unknown", "max_iter": 4, "tol": 0, "ridge": RIDGE}
+
+
+def model(n_ranks=3, n_components=RANK, **changes):
+    chosen = {"n_ranks": n_ranks, "partitioner": "random", "transport": "local"}
+    return daskpart.CPDecomposition(n_components, **(OPTIONS | chosen | changes))
+
+
+def drawn(n_modes, seed=0, share=0.5, shape=None):
+    """Yes and no at a share of the cells, of a tensor of some components; and its probabilities."""
+    random = np.random.default_rng(seed)
+    shape = SHAPES[n_modes] if shape is None else shape
+    factors = [random.normal(size=(extent, RANK)) for extent in shape]
+    chances = expit(whole(factors, np.full(RANK, 1.5)))
+    cells = np.array(np.nonzero(random.random(shape) < share))
+    values = (random.random(cells.shape[1]) < chances[tuple(cells)]).astype(float)
+    return sparse.COO(cells, values, shape=shape), chances
+
+
+def first_factors(shape, seed=1):
+    random = np.random.default_rng(seed)
+    return [random.random((extent, RANK)) for extent in shape]
+
+
+def logits_at(factors, weights, cells):
+    return (weights * np.prod([f[i] for f, i in zip(factors, cells, strict=True)], axis=0)).sum(1)
+
+
+def loss_of(factors, weights, tensor):
+    logits = logits_at(factors, weights, tensor.coords)
+    return (np.logaddexp(0, logits) - tensor.data * logits).sum()
+
+
+def serial_logistic(tensor, factors, n_iterations, ridge=RIDGE):
+    """The same by numpy, a row at a time: factors, weights and the fit after each iteration."""
+    factors, weights, fits = [each.copy() for each in factors], np.ones(RANK), []
+    cells, values = tensor.coords, tensor.data
+    share = values.mean()
+    null = log_loss(values, np.full(values.size, share), normalize=False)
+    for _ in range(n_iterations):
+        for mode, extent in enumerate(tensor.shape):
+            logits = logits_at(factors, weights, cells)
+            curvature = np.tanh(logits / 2) / (2 * logits)
+            others = np.prod(
+                [f[i] for m, (f, i) in enumerate(zip(factors, cells, strict=True)) if m != mode],
+                axis=0,
+            )
+            solved = np.zeros((extent, RANK))
+            for i in range(extent):
+                own = cells[mode] == i
+                normal = (curvature[own, None] * others[own]).T @ others[own]
+                right = others[own].T @ (values[own] - 0.5)
+                solved[i] = np.linalg.solve(normal + ridge * np.eye(RANK), right)
+            weights = np.linalg.norm(solved, axis=0)
+            factors[mode] = solved / weights
+        fits.append(1 - loss_of(factors, weights, tensor) / null)
+    return factors, weights, fits
+
+
+def same_bits(one, other):
+    pairs = zip(one.state_.factors, other.state_.factors, strict=True)
+    return (
+        all(a.tobytes() == b.tobytes() for a, b in pairs)
+        and one.state_.weights.tobytes() == other.state_.weights.tobytes()
+        and one.history_["fit"].tolist() == other.history_["fit"].tolist()
+    )
+
+
+@pytest.fixture(scope="module", params=[2, 3, 4])
+def case(request):
+    tensor, _ = drawn(request.param)
+    start = first_factors(tensor.shape)
+    return tensor, start, serial_logistic(tensor, start, OPTIONS["max_iter"])
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_gives_the_serial_result(case, method, n_ranks):
+    tensor, start, (factors, weights, fits) = case
+    result = model(n_ranks, method=method, init=start).fit(tensor)
+    for own, expected in zip(result.state_.factors, factors, strict=True):
+        np.testing.assert_allclose(own, expected, atol=1e-8)
+    np.testing.assert_allclose(result.weights_, weights, rtol=1e-8)
+    assert result.history_["fit"].tolist() == pytest.approx(fits, abs=1e-9)
+    assert result.fit_ == pytest.approx(result.score(tensor), abs=1e-9)
+    report = result.comm_report_
+    assert report.matches, report
+    assert report.expected_bytes == report.measured_bytes
+    assert (report.memory <= report.expected_memory).all()
+
+
+@given(st.integers(0, 2**16), st.sampled_from([2, 3, 4]), st.sampled_from([0.0, 0.05, 1.0]))
+def test_no_iteration_raises_the_loss(seed, n_modes, ridge):
+    """That of the entries and of the ridge on the weights together."""
+    tensor, _ = drawn(n_modes, seed)
+    losses = []
+
+    def note(fitted):
+        state = fitted.state_
+        penalty = ridge / 2 * (state.weights**2).sum()
+        losses.append(loss_of(state.factors, state.weights, tensor) + penalty)
+
+    fitted = model(ridge=ridge, random_state=seed, warm_start=True, max_iter=1)
+    for n in range(1, 7):
+        note(fitted.set_params(max_iter=n).fit(tensor))
+    assert (np.diff(losses) <= 1e-9 * losses[0]).all()
+
+
+def test_the_end_is_a_minimum():
+    """The gradient of the loss and the ridge is 0 there, by finite differences too."""
+    tensor, _ = drawn(3)
+    state = model(ridge=0.1, max_iter=3000).fit(tensor).state_
+    factors = [factor.copy() for factor in state.factors]
+    factors[0] *= state.weights
+
+    def penalised(first):
+        return loss_of([first, *factors[1:]], np.ones(RANK), tensor) + 0.05 * (first**2).sum()
+
+    random, least = np.random.default_rng(0), penalised(factors[0])
+    for _ in range(20):
+        step = 1e-4 * random.normal(size=factors[0].shape)
+        sides = penalised(factors[0] + step), penalised(factors[0] - step)
+        assert min(sides) >= least - 1e-9
+        assert abs(sides[0] - sides[1]) < 1e-7
+
+
+def test_it_learns_what_was_drawn():
+    tensor, chances = drawn(3, shape=(60, 50, 40), share=0.25)
+    held = np.random.default_rng(3).random(tensor.nnz) < 0.2
+    learnt = sparse.COO(tensor.coords[:, ~held], tensor.data[~held], shape=tensor.shape)
+    fitted = model(2, max_iter=60, tol=1e-5).fit(learnt)
+    cells = tensor.coords[:, held]
+    found, best = fitted.predict(cells.T), chances[tuple(cells)]
+    assert (found > 0).all() and (found < 1).all()
+    assert roc_auc_score(tensor.data[held], found) > roc_auc_score(tensor.data[held], best) - 0.02
+    assert log_loss(tensor.data[held], found) < log_loss(tensor.data[held], best) + 0.04
+    # the same share of deviance as scikit-learn's, of the entries themselves
+    assert fitted.score(learnt) == pytest.approx(
+        d2_log_loss_score(learnt.data, fitted.predict(learnt.coords.T)), abs=1e-9
+    )
+    single = model(2, max_iter=60, tol=1e-5, dtype="float32").fit(learnt)
+    assert single.score(learnt) == pytest.approx(fitted.score(learnt), abs=1e-3)
+
+
+@pytest.mark.cluster
+def test_worker_processes_give_the_bits_of_local(client):
+    tensor, _ = drawn(3)
+    for method in ("p2p", "emb"):
+        local, graph, dask = (
+            model(4, method=method, transport=kind, max_iter=2).fit(tensor)
+            for kind in ("local", "graph", "dask")
+        )
+        for other in (graph, dask):
+            assert same_bits(local, other)
+            assert other.comm_report_.matches
+
+
+@pytest.mark.cluster
+def test_lazy_yes_and_no(client):
+    import dask.array as da
+
+    tensor, _ = drawn(3)
+    lazy = da.from_array(tensor, chunks=(10, 15, 5)).persist()
+    assert model(2, transport="dask").fit(lazy).fit_ == pytest.approx(
+        model(2).fit(tensor).fit_, abs=1e-10
+    )
+    wrong = da.from_array(tensor * 2, chunks=(10, 15, 5)).persist()
+    with pytest.raises(InputError, match="2 is neither"):
+        model(2, transport="dask").fit(wrong)
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_rows_of_new_slices_are_those_of_logistic_regression(mode):
+    tensor, _ = drawn(3)
+    fitted = model(max_iter=30, ridge=0.1).fit(tensor)
+    other, _ = drawn(3, seed=7)
+    new = other[tuple(slice(None, 4 if m == mode else None) for m in range(3))]
+    rows = fitted.transform(new, mode=mode).to_numpy() * fitted.state_.weights
+    others = [f[i] for m, (f, i) in enumerate(zip(fitted.state_.factors, new.coords, strict=True))
+              if m != mode]  # fmt: skip
+    features = np.prod(others, axis=0)
+    for i, row in enumerate(rows):
+        own = new.coords[mode] == i
+        theirs = LogisticRegression(C=1 / 0.1, fit_intercept=False, tol=1e-10, max_iter=1000)
+        theirs.fit(features[own], new.data[own])
+        np.testing.assert_allclose(row, theirs.coef_[0], rtol=1e-4, atol=1e-5)
+
+
+def test_entries_that_are_held_out():
+    """The error of probabilities, and the best iteration by it."""
+    tensor, _ = drawn(3)
+    held = np.random.default_rng(3).random(tensor.nnz) < 0.3
+    learnt, validation = (
+        sparse.COO(tensor.coords[:, own], tensor.data[own], shape=tensor.shape)
+        for own in (~held, held)
+    )
+    fitted = model(4, ridge=0, max_iter=80, patience=2).fit(learnt, validation=validation)
+    row = fitted.history_.set_index("iteration").loc[fitted.best_iteration_]
+    errors = validation.data - fitted.predict(validation.coords.T)
+    assert row["validation_rmse"] == pytest.approx(np.sqrt((errors**2).mean()), rel=1e-10)
+    assert fitted.n_iter_ < 80
+    assert fitted.comm_report_.matches
+    drawn_out = model(2, validation_fraction=0.2).fit(tensor)
+    assert drawn_out.history_["validation_rmse"].between(0, 1).all()
+
+
+def test_a_mode_grows():
+    tensor, _ = drawn(3)
+    frame = pd.DataFrame(tensor.coords.T, columns=["who", "what", "when"])
+    frame = frame.assign(said=tensor.data)
+    old, new = frame[frame["when"] < 6], frame[frame["when"] >= 6]
+    named = {name: "category" for name in ("who", "what")}
+    old, new = (part.assign(when=part["when"].astype(str)).astype(named) for part in (old, new))
+    fitted = model(max_iter=30).fit(old)
+    before, rows = fitted.score(old), fitted.transform(new, mode="when") * fitted.weights_
+    fitted.partial_fit(new, mode="when")
+    grown = fitted.factors_["when"] * fitted.weights_
+    np.testing.assert_allclose(grown.sel(when=rows["when"]), rows, rtol=1e-10)
+    assert fitted.score(old) == pytest.approx(before, abs=1e-10)
+
+
+def test_a_model_answers_as_it_was_fitted(tmp_path):
+    tensor, _ = drawn(3)
+    fitted = model().fit(tensor)
+    expected, one = fitted.score(tensor), fitted.reconstruct((1, 2, 3))
+    assert one == fitted.predict([(1, 2, 3)])[0] and 0 < one < 1
+    np.testing.assert_array_equal(
+        fitted.reconstruct(tensor).todense()[tuple(tensor.coords)],
+        fitted.predict(tensor.coords.T),
+    )
+    mean = fitted.predict([(1, 2, 99)], unknown="mean")
+    assert 0 < mean[0] < 1 and np.isnan(fitted.predict([(1, 2, 99)], unknown="nan"))
+    fitted.save(tmp_path / "m")
+    loaded = daskpart.CPDecomposition.load(tmp_path / "m")
+    again = daskpart.CPDecomposition.from_dataset(fitted.to_dataset())
+    for other in (loaded, again):
+        assert other.loss == "logistic" and other.reconstruct((1, 2, 3)) == one
+        assert other.score(tensor) == pytest.approx(expected, rel=1e-12)
+    fitted.set_params(loss="squared")  # of the next fit
+    assert fitted.score(tensor) == expected
+
+
+def test_a_fit_goes_on(tmp_path):
+    tensor, _ = drawn(3)
+    for method in METHODS:
+        path = tmp_path / f"{method}.npz"
+        whole_fit = model(method=method).fit(tensor)
+        model(method=method, max_iter=2, checkpoint_path=path).fit(tensor)
+        resumed = model(method=method, checkpoint_path=path, resume=True).fit(tensor)
+        assert same_bits(whole_fit, resumed)
+    warm = model(loss="squared", max_iter=2, warm_start=True).fit(tensor)
+    assert warm.set_params(loss="logistic").fit(tensor).fit_ > 0
+
+
+def test_what_is_neither_yes_nor_no():
+    tensor, _ = drawn(3)
+    with pytest.raises(InputError, match=r"2 is neither: give 1 and 0"):
+        model().fit(2 * tensor)
+    with pytest.raises(InputError, match="missing='unknown'"):
+        model(missing="zero").fit(tensor)
+    with pytest.raises(InputError, match="below 1/2"):
+        model(nonnegative=True).fit(tensor)
+    assert model(nonnegative=[True, False, True]).fit(tensor).factors_[0].min() >= 0
+    ones = sparse.COO(tensor.coords, np.ones(tensor.nnz), shape=tensor.shape)
+    with pytest.raises(InputError, match="all stored entries are 1"):
+        model().fit(ones)
+    with pytest.raises(InputError, match="is neither"):
+        model().fit(tensor, validation=tensor * 0.5)
+    fitted = model().fit(tensor)
+    for answer in (fitted.score, fitted.transform):
+        with pytest.raises(InputError, match="is neither"):
+            answer(-tensor)
+    with pytest.raises(InputError, match="all stored entries"):
+        fitted.score(ones)
+    with pytest.raises(InputError, match="least squares"):
+        daskpart.cp_diagnostics(tensor, [1, 2], 2, **OPTIONS)
+
+
+def test_indices_without_entries_are_even():
+    tensor, _ = drawn(3)
+    kept = tensor.coords[0] != 4
+    fewer = sparse.COO(tensor.coords[:, kept], tensor.data[kept], shape=tensor.shape)
+    with pytest.warns(DaskpartWarning, match="1/2 is what is predicted"):
+        fitted = model().fit(fewer)
+    assert fitted.reconstruct((4, 0, 0)) == 0.5
+
+
+@given(st.integers(0, 2**16), st.sampled_from(["float32", "float64"]))
+def test_parabolas_touch_the_loss_from_above(seed, dtype):
+    """Equations say by how much a row may move: at its own values the gradient of the loss."""
+    tensor, _ = drawn(3, seed)
+    random = np.random.default_rng(seed)
+    factors = [np.asarray(f, dtype) for f in first_factors(tensor.shape, seed)]
+    weights = random.normal(size=RANK) * random.choice([0, 1e-9, 1, 100])
+    entries = EntriesByRow.of(
+        Nonzeros(tensor.coords.astype(np.int32), tensor.data.astype(dtype)), tensor.shape
+    )
+    equations = equations_of(entries, 0, factors, weights)
+    half = equations.shape[1] - RANK
+    above = np.triu_indices(RANK)
+    logits = logits_at(factors, weights, tensor.coords)
+    for i in range(tensor.shape[0]):
+        own = tensor.coords[0] == i
+        rows = np.prod([f[k[own]] for f, k in zip(factors[1:], tensor.coords[1:], strict=True)], 0)
+        normal = np.zeros((RANK, RANK))
+        normal[above] = equations[i, :half]
+        normal = normal + np.triu(normal, 1).T
+        gradient = normal @ (weights * factors[0][i]) - equations[i, half:]
+        expected = rows.T @ (expit(logits[own]) - tensor.data[own])
+        np.testing.assert_allclose(
+            gradient, expected, rtol=1e-3 if dtype == "float32" else 1e-7,
+            atol=1e-4 if dtype == "float32" else 1e-7,
+        )  # fmt: skip
+
+
+def test_weights_of_one_are_none():
+    tensor, _ = drawn(3)
+    factors = first_factors(tensor.shape)
+    entries = EntriesByRow.of(Nonzeros(tensor.coords.astype(np.int32), tensor.data), tensor.shape)
+    given = (entries.coordinates, entries.values, entries.orders[1], entries.pointers[1], 1)
+    plain, ones = (
+        add_equations(*given, tuple(factors), roots) for roots in (np.empty(0), np.ones(tensor.nnz))
+    )
+    np.testing.assert_array_equal(plain, ones)
