@@ -173,6 +173,7 @@ def small_metrics_matrix() -> Any:
 
 QUICK: dict[str, dict[str, Any]] = {  # what no option of a study makes small
     "cp_counts": {"MANY": 3, "TIMED": 2, "COMPARED": 2},
+    "cp_yes_no": {"SHAPES": ((9, 8, 7),), "ENTRIES": (200,), "MOST": 3, "TIMED": 2},
     "cp_kernel": {"PEER_SECONDS": 0.0, "TRIAD_FLOATS": 2**12},
     "cp_memory": {"TYPES": ("float32",)},
     "cp_switch": {"SHAPE": (200, 80, 80), "N_NONZEROS": 3000, "LENGTHS": (1, 4)},
@@ -291,6 +292,7 @@ STUDIES = {
     "embedding": ["--data", "few", "--ranks", "2", "--transport", "local", "--predict", "4"],
     "hypercube_mapping": ["--tensor", "few", "--parts", "4"],
     "cp_counts": ["--tensor", "few", "--components", "3"],
+    "cp_yes_no": [],
     "cp_kernel": ["--tensor", "few", "--rank", "3", "--threads", "2", "--turns", "1"],
     "cp_memory": ["--tensor", "few", "--ranks", "2", "--rank", "3"],
     "cold_start": ["--block", "cuts", "--kept", "--turns", "1"],

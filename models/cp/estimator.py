@@ -109,7 +109,8 @@ class CPDecomposition(CPModel):
         Added to the diagonal of each system of normal equations; one for each mode, or for some. As
         columns of the other factors have length 1 there, all modes with the same one minimise the
         squared error + ridge · Σ λ_r² (and not ridge · Σ ‖U‖² of factors of any length, as l2_reg
-        of tensorly does).
+        of tensorly does). λ_r² grows with the number of cells: over stored entries alone a ridge is
+        small where it is far below their share of the cells.
     init : {"random", "nvecs"} or list of arrays, default="random"
         Factors to begin from: uniform in [0, 1), leading singular vectors of each unfolding, or
         given, one of shape (I_m, R) a mode. Of DataArrays modes and rows are told by their names.
