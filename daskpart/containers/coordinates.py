@@ -163,14 +163,23 @@ def refuse_nonfinite(
     if not count:
         return
     first = int(np.argmax(bad))
-    known = labels or [None] * len(names)
-    where = ", ".join(
-        f"{name} {index[first]}" + ("" if called is None else f" ({called[index[first]]})")
-        for name, index, called in zip(names, indices, known, strict=True)
-    )
     raise InputError(
         f"{count} of {len(values)} {what} are NaN or infinite, the first ({values[first]}) at "
-        f"{where}; {what} must be finite. Remove these entries"
+        f"{entry_words(first, indices, names, labels)}; {what} must be finite. Remove these entries"
+    )
+
+
+def entry_words(
+    place: int,
+    indices: Sequence[npt.NDArray[Any]],
+    names: Sequence[str],
+    labels: Sequence[npt.NDArray[Any] | None] = (),
+) -> str:
+    """Where an entry stands, in words: its index on each axis, and what that is called."""
+    known = labels or [None] * len(names)
+    return ", ".join(
+        f"{name} {index[place]}" + ("" if called is None else f" ({called[index[place]]})")
+        for name, index, called in zip(names, indices, known, strict=True)
     )
 
 
