@@ -47,6 +47,7 @@ class SgdKernel:
             lanes_of(self.factors[0].shape[1]),
             *self.triples, 0, self.triples[0].size, self.n_components, *self.factors, *self.vectors,
             np.float32(3.5), np.float32(0.01), np.float32(0.05), True, self.no_weights, False,
+            None,
         )  # fmt: skip
 
     def track_ratio_to_libmf(self, data: str, n_components: int, rate: str) -> float:

@@ -59,7 +59,8 @@ def evaluate_ranking(
         Fitted.
     test : container
         What users took to: any container that `fit` takes. Each stored value counts alike, what is
-        stored as 0 too; NaN is refused, as by `fit`.
+        stored as 0 too, which is a no under ``loss="logistic"``: give it the yes alone. NaN is
+        refused, as by `fit`.
     n : int or sequence of int, default=10
         Lengths of the lists.
     exclude_seen : bool or "others", default=True

@@ -77,7 +77,7 @@ def loss_history(history: pd.DataFrame, against: str = "epoch", *, ax: Axes | No
     history : DataFrame
         One row an epoch with the columns ``epoch``, ``loss`` (or ``train_loss``), ``seconds``, and
         ``validation_loss`` where there is a validation set: ``LogisticRegression.history_``, or
-        that of ``MatrixFactorization(loss="bpr")``.
+        that of ``MatrixFactorization`` by ``loss="logistic"`` or ``"bpr"``.
     against : {"epoch", "seconds"}, default="epoch"
         What the horizontal axis counts.
     ax : matplotlib Axes, optional

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from daskpart.collectives import SUM, Communicator, PerRank, Plan
 
 LABEL = "validation"  # of those messages, in `counters`
 
 
-def root_mean(comm: Communicator, sums: PerRank, n_held_out: int) -> float:
-    """Root of the mean of squared errors, from each rank's sum of them, a float."""
+def mean_loss(comm: Communicator, sums: PerRank, n_held_out: int) -> float:
+    """The mean of squared errors, or of other losses, from each rank's sum of them, a float."""
     total = comm.fold(sums, SUM.fold, label=LABEL)
-    return float(np.sqrt(float(total.result()) / n_held_out))
+    return float(total.result()) / n_held_out
 
 
 def messages_beside(expands: Sequence[Plan]) -> dict[str, tuple[int, int]]:

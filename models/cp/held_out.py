@@ -24,7 +24,7 @@ from daskpart.collectives import Communicator, Inbox, PerRank, Plan, PreparedPla
 from daskpart.collectives.plan import Round
 from daskpart.containers.dask_blocks import cut_by_part
 from daskpart.containers.numbering import Numbering
-from daskpart.models.base.held_out import LABEL, root_mean
+from daskpart.models.base.held_out import LABEL, mean_loss
 
 from .als import Factors
 from .entries import Entries, values_of
@@ -146,7 +146,7 @@ def validated(
         own = comm.map(needed_rows, rows, entries, mode=mode)
         needed.append(comm.collect(pending, own, placed, rows))
     sums = comm.map(squared_error, entries, factors.weights, *needed, logistic=logistic)
-    return root_mean(comm, comm.settle(sums), n_held_out)
+    return float(np.sqrt(mean_loss(comm, comm.settle(sums), n_held_out)))
 
 
 # -- steps on one rank ---

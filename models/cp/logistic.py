@@ -34,6 +34,7 @@ from scipy.special import xlogy
 
 from daskpart.collectives import Communicator, PerRank, hypercube_allreduce
 from daskpart.errors import InputError
+from daskpart.models.optimisation.log_loss import log_losses
 
 from .als import Factors, Modes, Update
 from .completion import solve_equations, solve_own
@@ -128,8 +129,7 @@ def explained_deviance(loss: float, of_tensor: Sequence[float]) -> float:
 
 def loss_of(logits: NDArray[Any], values: NDArray[Any]) -> float:
     """Σ log(1 + exp(x̂)) − y x̂."""
-    signed = np.where(values > 0, -logits, logits).astype(np.float64)
-    return float(np.logaddexp(0.0, signed).sum())
+    return float(log_losses(values, logits).sum())
 
 
 def score_of(logits: NDArray[np.float64], values: NDArray[np.float64]) -> float:

@@ -372,7 +372,7 @@ class ImplicitFactorization(Recommender):
         return events
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Ratings:
-        problem = self._held_out(Ratings(self._entries(X)), data, random_state, events=True)
+        problem = self._held_out(Ratings(self._entries(X)), data, random_state, kind="events")
         if not self.regularization and self.solver != "cg" and not self.nonnegative:
             self._refuse_singular(problem.matrix)
         return problem

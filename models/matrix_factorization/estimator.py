@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
+from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_shared_words, with_words_of_fit
@@ -35,6 +36,7 @@ from daskpart.models.optimisation.learning_rates import (
     in_another_fit,
     learning_rate,
 )
+from daskpart.models.optimisation.log_loss import log_losses
 from daskpart.partitions import Partition
 
 from .growing import continues, grown, joined, new_rows_distance
@@ -43,11 +45,14 @@ from .mean import with_biases, without_biases
 from .pairs import entry_positions
 from .pasgd import RowLayout
 from .plan import MFPlan, plan_fit, rank_seen, rank_weights, with_negatives
-from .predicting import checked_clip
+from .predicting import checked_clip, predictions, refuse_clip
 from .problem import Ratings
 from .recommending import Recommender, ndcg_of_events, seen_pattern
 from .state import MFState
 from .text import MFText
+from .yes_or_no import as_answers, log_odds
+
+_KINDS = {"squared": "ratings", "logistic": "answers", "bpr": "events"}  # of what is stored
 
 
 @with_shared_words()
@@ -57,8 +62,10 @@ class MatrixFactorization(Recommender):
     Rows are split over ranks by a partitioner. Item rows that several ranks touch are averaged
     and passed on `eta` times an epoch (η-PASGD); with ``eta = n_ranks`` no update is ever stale.
     Minimises Σ (r_ij − r̂_ij)² + γ (‖w_i‖² + ‖h_j‖² + b_i² + b_j²) over the stored entries; an
-    explicit zero is a rating of zero, an absent entry is unknown. Under ``loss="bpr"`` entries are
-    events instead (clicks, plays), and what a user has is scored above what it has not.
+    explicit zero is a rating of zero, an absent entry is unknown. Under ``loss="logistic"`` ratings
+    are yes or no (likes and dislikes, ads clicked and passed by), and r̂ the log-odds of yes. Under
+    ``loss="bpr"`` entries are events (clicks, plays), and what a user has is scored above what it
+    has not.
 
     Parameters
     ----------
@@ -84,13 +91,16 @@ class MatrixFactorization(Recommender):
         rotate over the ranks in K strata whatever `eta` is, nothing stale; and "gasgd",
         in which single ratings are cut and rows of both factors are averaged `eta` times (1 by
         default; `partitioner` then cuts stored entries).
-    loss : {"squared", "bpr"}, default="squared"
+    loss : {"squared", "logistic", "bpr"}, default="squared"
+        "logistic": −ln σ(r̂_ij) of a yes and −ln σ(−r̂_ij) of a no, + γ/2 (…). Yes is 1 or True, no
+        is 0 or False, or else −1; `predict` gives the probability of yes.
         "bpr": −ln σ(r̂_ij − r̂_in) + γ/2 (…) over events (i, j) and an item n that user i has not,
         drawn anew in each epoch from the items that the rank holds in that sub-epoch, and weighed
         by their share of all items. Needs the users cut (``axis="rows"``, no "gasgd"). There are no
         user biases then, and no mean.
     nonnegative : bool, default=False
-        Keep factors at 0 or above, by projection after each update; biases may have any sign.
+        Keep factors at 0 or above, by projection after each update; biases may have any sign, and
+        "logistic" needs them.
     averaging : {"mean", "ratings"}, default="mean"
         Whether copies of a row weigh alike, or by the ratings that each rank applied.
     learning_rate : {"adagrad", "constant", "decay", "bold-driver"}, default="adagrad"
@@ -106,15 +116,16 @@ class MatrixFactorization(Recommender):
         First components are uniform in ± this.
     clip : bool or (low, high), default=False
         Keep predictions within the range of the ratings of the fit, or within this one; also when
-        it is set behind a fit, as no training depends on it.
+        it is set behind a fit, as no training depends on it. With "squared" alone.
     user, item, rating : str or None, default=None
         Names of the columns of a DataFrame; None: told by names that people use (userId, movie_id,
         stars, …) or by their order.
     max_iter : int, default=20
         Epochs.
     validation_fraction : float, default=0.0
-        Share of the ratings held out to measure `validation_rmse`; with "bpr", of the events, to
-        measure `validation_ndcg`: the mean NDCG at 10, as of `score`.
+        Share of the ratings held out to measure `validation_rmse`, with "logistic"
+        `validation_loss`; with "bpr", of the events, to measure `validation_ndcg`: the mean NDCG at
+        10, as of `score`.
     patience : int or None, default=None
         Stop after so many epochs in which that became no better; the model then has the factors of
         the best epoch.
@@ -131,18 +142,19 @@ class MatrixFactorization(Recommender):
         Fixes everything: partition, owners, order of ratings, first factors. A RandomState or None
         draws the seed.
     verbose : int, default=0
-        1: RMSE in a bar, or a line a step where the output is no terminal, after a second.
+        1: RMSE or loss in a bar, or a line a step where the output is no terminal, after a second.
 
     Attributes
     ----------
     user_factors_, item_factors_ : xarray.DataArray of float32, shape (M, F) and (N, F)
     user_bias_, item_bias_ : xarray.DataArray of float32
     global_mean_ : float
+        μ; under "logistic" the log-odds of the mean.
     state_ : MFState
         All of these, unlabelled, and what a further epoch needs.
     history_ : pandas.DataFrame
-        One row an epoch: train_rmse (each error before its own update; train_loss, a mean over
-        events, with "bpr"), validation_rmse (validation_ndcg with "bpr"), seconds,
+        One row an epoch: train_rmse (each error before its own update; with "logistic" and "bpr"
+        train_loss, a mean), validation_rmse (validation_loss, validation_ndcg), seconds,
         seconds_computing, seconds_communicating (means over ranks), staleness, volume (rows),
         messages, learning_rate.
     n_iter_ : int
@@ -159,7 +171,7 @@ class MatrixFactorization(Recommender):
     n_features_in_ : int
     new_rows_distance_ : float
         After `partial_fit` with new users or items: ‖Z − Z*‖ / ‖Z*‖ over their rows Z, Z* being the
-        ridge solution of each from its ratings while the rows of the other side stay. 0: only the
+        solution of each from its ratings while the rows of the other side stay. 0: only the
         rows that were known before could still move, as they would in a fit of all ratings.
 
     Examples
@@ -176,7 +188,7 @@ class MatrixFactorization(Recommender):
         "eta": [COUNT, None],
         "axis": [StrOptions({"rows", "columns", "auto"})],
         "schedule": [StrOptions({"pasgd", "dsgd", "gasgd"})],
-        "loss": [StrOptions({"squared", "bpr"})],
+        "loss": [StrOptions(set(_KINDS))],
         "averaging": [StrOptions({"mean", "ratings"})],
         "learning_rate": [StrOptions(set(DEFAULT_RATES))],
         "initial_learning_rate": [POSITIVE, None],
@@ -196,6 +208,7 @@ class MatrixFactorization(Recommender):
         Measure("train_rmse", "train", "RMSE"),
         Measure("train_loss", "train", "loss"),
         Measure("validation_rmse", "validation", "RMSE"),
+        Measure("validation_loss", "validation", "loss"),
         Measure("validation_ndcg", "validation", "NDCG@10"),
     )
     _state_class: ClassVar[type[State]] = MFState
@@ -271,11 +284,12 @@ class MatrixFactorization(Recommender):
             What each rating counts, 0 or more; one is given for each stored entry (each line of a
             table) in the order of X. The gradient of a rating is multiplied by its weight, that of
             its penalty too: two ratings in one step, where repeating it would make two. Weight 0
-            is a rating that is not there. RMSE of training and μ are weighted as well. A step grows
-            with its weight, so scale weights to about 1.
+            is a rating that is not there. RMSE or loss of training and μ are weighted as well. A
+            step grows with its weight, so scale weights to about 1.
         validation : container, optional
-            Ratings to measure `validation_rmse` on, with users and items of X; with "bpr" events to
-            measure `validation_ndcg` on; those that X has, too, are left out.
+            Ratings to measure `validation_rmse` (or `validation_loss`) on, with users and items of
+            X; with "bpr" events to measure `validation_ndcg` on; those that X has, too, are left
+            out.
         {words of fit}
         """
         return self._fit(
@@ -306,7 +320,7 @@ class MatrixFactorization(Recommender):
         )
 
     def score(self, X: Any, y: Any = None, *, unknown: str = "raise") -> float:
-        """Minus the RMSE over the stored entries of X, or with "bpr" the NDCG: higher is better.
+        """Minus the RMSE over the stored entries of X, or what the loss has: higher is better.
 
         Parameters
         ----------
@@ -320,8 +334,9 @@ class MatrixFactorization(Recommender):
         Returns
         -------
         score : float
-            −RMSE, at most 0; with "bpr" the mean NDCG at 10 over the whole catalogue, less what a
-            user had in the fit and has not in X.
+            −RMSE, at most 0; with "logistic" minus the log loss, the mean of −ln of the
+            probability that each rating was given; with "bpr" the mean NDCG at 10 over the whole
+            catalogue, less what a user had in the fit and has not in X.
 
         Raises
         ------
@@ -330,13 +345,17 @@ class MatrixFactorization(Recommender):
         """
         if as_fitted(self, "loss").loss == "bpr":
             return self._ndcg(X, unknown)
-        matrix = self._entries(X)
-        predicted = self._predicted(*entry_positions(matrix, self._fitted(), unknown), unknown)
-        errors = np.subtract(matrix.values, predicted, dtype=np.float64)
+        matrix, state = self._entries(X), self._fitted()
+        scores = predictions(state, *entry_positions(matrix, state, unknown), unknown)
+        values = matrix.values
         if unknown == "nan":
-            errors = errors[~np.isnan(predicted)]
-            if not errors.size:
+            known = ~np.isnan(scores)
+            if not known.any():
                 raise InputError("the model knows user and item of none of these ratings")
+            values, scores = values[known], scores[known]
+        if self._logistic:  # of scores, as what rounds to a probability of 0 costs no infinity
+            return -float(np.mean(log_losses(values, scores)))
+        errors = np.subtract(values, self._shown()(scores), dtype=np.float64)
         return -float(np.sqrt(np.mean(np.square(errors, out=errors))))
 
     def _check(self) -> None:
@@ -345,9 +364,16 @@ class MatrixFactorization(Recommender):
             raise InputError('axis="auto" cannot choose for a given partition; say rows or columns')
         if self.schedule == "gasgd" and self.axis != "rows":
             raise InputError('schedule="gasgd" cuts single ratings: leave axis out')
+        clip = checked_clip(self.clip)
         if self.loss == "bpr":
             self._check_bpr()
-        checked_clip(self.clip)
+        elif self.loss == "logistic":
+            refuse_clip(clip)
+            if self.nonnegative and not self.biases:
+                raise InputError(
+                    "scores of nonnegative=True with biases=False are 0 or more, and so never say "
+                    'no under loss="logistic": leave one of them out'
+                )
 
     def _check_bpr(self) -> None:
         if self.schedule == "gasgd" or self.axis != "rows":
@@ -359,15 +385,18 @@ class MatrixFactorization(Recommender):
             raise InputError('scores of loss="bpr" have no range to clip to: leave clip out')
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Ratings:
-        columns, weights = self._columns(), data.get("sample_weight")
-        events = self.loss == "bpr"
-        ratings = Ratings.of(X, columns, events=events, sample_weight=weights)
+        columns, weights, kind = self._columns(), data.get("sample_weight"), _KINDS[self.loss]
+        ratings = Ratings.of(X, columns, kind=kind, sample_weight=weights)
         before = getattr(self, "state_", None) if data.get("one_step") else None
         if before is not None and ratings.in_memory:
             weights = None if ratings.weights is None else joined(ratings.weights, before)
             matrix = joined(ratings.matrix, before)
             ratings = Ratings(matrix, None, self.seen_, before.shape, weights)
-        return self._held_out(ratings, data, random_state, events=events)
+        if kind == "answers" and ratings.in_memory and before is None and not self.warm_start:
+            log_odds(
+                float(ratings.matrix.values.mean(dtype=np.float64))
+            )  # refuses before anything is cut
+        return self._held_out(ratings, data, random_state, kind=kind)
 
     def _make_plan(
         self, problem: Ratings, n_ranks: int, *, transport: str, random_state: int, kept: Any
@@ -406,6 +435,12 @@ class MatrixFactorization(Recommender):
 
     def _going_on(self, state: MFState, problem: Ratings) -> MFState:
         check_components(state, self.n_components)
+        before = state.settings.get("loss", self.loss)
+        if before != self.loss and "logistic" in (before, self.loss):
+            raise InputError(
+                f'the last fit had loss="{before}", and loss="{self.loss}" cannot go on from its '
+                "scores, which are of another kind: fit with warm_start=False"
+            )
         if bool(self.biases) != state.settings.get("biases", bool(self.biases)):
             state = with_biases(state) if self.biases else without_biases(state)
         if problem.in_memory and continues(problem.matrix, state):
@@ -417,7 +452,7 @@ class MatrixFactorization(Recommender):
                 init_scale=float(self.init_scale),
                 random_state=self._seed(state),
                 nonnegative=bool(self.nonnegative),
-                fold_in=self.loss != "bpr",
+                loss=self.loss,
                 weights=problem.weights,
             )
         state = problem.in_order(state)
@@ -457,6 +492,9 @@ class MatrixFactorization(Recommender):
             watch=None if self.loss == "bpr" else self._watch(),
         )  # fmt: skip
 
+    def _entries(self, X: Any) -> LabelledMatrix:
+        return as_answers(X, self._columns()) if self._logistic else super()._entries(X)
+
     def _new_rows(self, X_new: Any) -> Any:
         if as_fitted(self, "loss").loss == "bpr":
             raise InputError(
@@ -471,7 +509,9 @@ class MatrixFactorization(Recommender):
         return ndcg_of_events(problem) if here else None
 
     def _monitored(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return ((), ("validation_ndcg",)) if self.loss == "bpr" else super()._monitored()
+        if self.loss == "bpr":
+            return (), ("validation_ndcg",)
+        return (("validation_loss",), ()) if self.loss == "logistic" else super()._monitored()
 
     def _keep_more(self, problem: Ratings, plan: MFPlan) -> None:
         self.partition_, self.connectivity_ = plan.partition, plan.connectivity
@@ -498,5 +538,6 @@ class MatrixFactorization(Recommender):
                 float(self.regularization),
                 bool(self.biases),
                 bool(self.nonnegative),
+                self.loss,
                 problem.weights,
             )

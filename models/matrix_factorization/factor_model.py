@@ -1,16 +1,17 @@
 """A fitted factor model in use: what needs the factors and no training, lists apart.
 
     state_ ─┬─ user_factors_, item_factors_, biases     labelled
-            ├─ predict(pairs)        r̂_ij = μ + b_i + b_j + ⟨w_i, h_j⟩
-            └─ transform(X_new)      ridge solve of new users against H
+            ├─ predict(pairs)        r̂_ij = μ + b_i + b_j + ⟨w_i, h_j⟩, or σ(r̂_ij)
+            └─ transform(X_new)      new users, solved against H
 
 Users and items are named by their labels everywhere; where the ratings had none, by position.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from daskpart.models.base.labels import as_output
 
 from .fold_in import solve_rows
 from .pairs import entry_positions, is_pairs, item_positions, pair_positions, refuse_one_side
-from .predicting import checked_clip, predictions
+from .predicting import checked_clip, predictions, refuse_clip, shown
 from .state import MFState
 
 
@@ -43,7 +44,7 @@ class FactorModel(ComponentModel):
     biases, nonnegative : bool
         Whether users and items have biases, and whether factors are kept at 0 or above; parameters
         of the estimator.
-    clip, user, item, rating
+    loss, clip, user, item, rating
         Parameters of the estimator, where it has them.
     """
 
@@ -51,6 +52,7 @@ class FactorModel(ComponentModel):
     regularization: float
     biases: bool
     nonnegative: bool = False
+    loss: str = "squared"
     clip: bool | tuple[float, float] = False
     user: str | None = None
     item: str | None = None
@@ -102,9 +104,9 @@ class FactorModel(ComponentModel):
         Returns
         -------
         predicted : float32 ndarray of shape (n,), or sparse container
-            One number a pair, in the order given. For a sparse container the same pattern holding
-            predictions: scipy.sparse for scipy.sparse, a labelled DataArray for a DataArray,
-            sparse.COO for the rest.
+            One number a pair, in the order given; under the logistic loss the probability of yes.
+            For a sparse container the same pattern holding predictions: scipy.sparse for
+            scipy.sparse, a labelled DataArray for a DataArray, sparse.COO for the rest.
 
         Raises
         ------
@@ -120,7 +122,9 @@ class FactorModel(ComponentModel):
         return _same_kind(pairs, matrix, values)
 
     def transform(self, X_new: Any) -> xr.DataArray | pd.DataFrame | np.ndarray:
-        """Factors of new users: the ridge solution against H, which stays as it is.
+        """Factors of new users: what fits their ratings best against H, which stays as it is.
+
+        The ridge solution; under the logistic loss the minimum of that, by Newton's method.
 
         Parameters
         ----------
@@ -138,7 +142,7 @@ class FactorModel(ComponentModel):
         Raises
         ------
         InputError
-            For items that the model does not know.
+            For items that the model does not know; under the logistic loss without a penalty.
         """
         state = self._fitted()
         matrix, columns = self._new_rows(X_new)
@@ -151,16 +155,23 @@ class FactorModel(ComponentModel):
     def _columns(self) -> Columns:
         return self.user, self.item, self.rating
 
-    def _ends(self) -> tuple[float, float] | None:
-        """What predictions are clipped to."""
-        clip = checked_clip(self.clip)
+    @property
+    def _logistic(self) -> bool:
+        """Whether a fitted model's ratings are yes or no, and its scores log-odds."""
+        return bool(as_fitted(self, "loss").loss == "logistic")
+
+    def _shown(self) -> Callable[[np.ndarray], np.ndarray]:
+        """What makes predictions of scores."""
+        clip: Any = checked_clip(self.clip)
+        if self._logistic:
+            refuse_clip(clip)
+            return partial(shown, probabilities=True)
         if clip is True:
-            return self._fitted().lowest, self._fitted().highest
-        return clip or None
+            clip = self._fitted().lowest, self._fitted().highest
+        return partial(shown, ends=clip or None)
 
     def _predicted(self, rows: np.ndarray, columns: np.ndarray, unknown: str) -> np.ndarray:
-        predicted, ends = predictions(self._fitted(), rows, columns, unknown), self._ends()
-        return predicted if ends is None else np.clip(predicted, *ends, out=predicted)
+        return self._shown()(predictions(self._fitted(), rows, columns, unknown))
 
     def _new_rows(self, X_new: Any) -> tuple[LabelledMatrix, np.ndarray]:
         if isinstance(X_new, Mapping):
@@ -173,7 +184,7 @@ class FactorModel(ComponentModel):
         return as_matrix(X, self._columns())
 
     def _solve(self, matrix: LabelledMatrix, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        fitted = as_fitted(self, "regularization", "biases", "nonnegative")
+        fitted = as_fitted(self, "regularization", "biases", "nonnegative", "loss")
         return solve_rows(
             matrix.row_pointer(),
             columns,
@@ -182,6 +193,7 @@ class FactorModel(ComponentModel):
             fitted.regularization,
             fitted.biases,
             fitted.nonnegative,
+            logistic=fitted.loss == "logistic",
         )
 
 

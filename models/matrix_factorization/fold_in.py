@@ -1,23 +1,30 @@
-"""New users without training: each row has a closed form when the item factors stay (`transform`).
+"""New users without training: each row is a problem of its own when the item factors stay.
 
     ratings of new users ──► normal equations, a block of users at a time ──► Cholesky ──► w, b
+                                   ▲                                                       │
+                                   └───── yes or no: Newton's method, a few such steps ◄───┘
 
-Cost: O(nnz F² + users F³), memory bounded by the block.
+Cost: O(nnz F² + users F³), times the steps; memory bounded by the block.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import expit
 
 from daskpart._floor.blas import one_blas_thread
 from daskpart.errors import InputError
+from daskpart.models.optimisation.log_loss import log_losses
 from daskpart.models.optimisation.nonnegative import nonnegative_rows
 
-from .kernels.scoring import normal_equations, solve_equations
+from .kernels.scoring import normal_equations, predict_pairs, solve_equations
 from .scaling import split_unit
 from .state import MFState
 
 _BLOCK_WORDS = 1 << 23  # float64 words of one block of equations: 64 MB
+_MOST_STEPS, _MOST_HALVINGS = 100, 40
+_TOLERANCE = 1e-12  # of what a step of Newton's method promises, beside the loss; it is taken still
+_LEAST_CURVATURE = 1e-30  # where a score says all: what is divided by it is multiplied back
 
 
 @one_blas_thread
@@ -31,8 +38,10 @@ def solve_rows(
     biases: bool,
     nonnegative: bool = False,
     weights: np.ndarray | None = None,
+    *,
+    logistic: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Factor rows and biases that minimise eq. 1 for new rows, items held fixed.
+    """Factor rows and biases that minimise the loss for new rows, items held fixed.
 
     Parameters
     ----------
@@ -50,6 +59,8 @@ def solve_rows(
         Whether factors are at least 0; the bias may have any sign.
     weights : ndarray of shape (nnz,), optional
         How much each rating counts, its part of γ as well.
+    logistic : bool
+        Whether values are 1 for yes and 0 for no, and the loss that of these.
 
     Returns
     -------
@@ -59,8 +70,13 @@ def solve_rows(
     Raises
     ------
     InputError
-        For ratings so large that float32 cannot hold the rows.
+        For ratings so large that float32 cannot hold the rows; without γ under the logistic loss.
     """
+    if logistic and not regularization:
+        raise InputError(
+            'new rows of loss="logistic" have no solution without a penalty, as scores could tell '
+            "yes from no ever more surely: fit with regularization above 0"
+        )
     n_rows, n_components = pointer.size - 1, factors.n_components
     n_unknowns = n_components + int(biases)
     # in the unit of the fit, so that γ means what it meant there
@@ -70,21 +86,27 @@ def solve_rows(
     np.divide(factors.item_factors, np.float32(of_items), out=known[:, :n_components])
     residuals = values.astype(np.float64) - factors.global_mean - factors.item_bias[columns]
     residuals /= unit
+    level = factors.item_bias.astype(np.float64) + factors.global_mean
     counts = np.ones(len(values)) if weights is None else weights.astype(np.float64)
     solution = np.zeros((n_rows, n_components + 1))
     block = max(1, _BLOCK_WORDS // n_unknowns**2)
     for begin in range(0, n_rows, block):
         pointers = pointer[begin : begin + block + 1]
         n_block = pointers.size - 1
-        left = np.zeros((n_block, n_unknowns, n_unknowns))
-        right = np.zeros((n_block, n_unknowns))
-        normal_equations(
-            pointers, columns, residuals, counts, known, float(regularization), left, right
-        )
-        if nonnegative:
-            solved = _nonnegative(left, right, n_components)
+        if logistic:
+            own = slice(pointers[0], pointers[-1])
+            problem = _Answers(
+                pointers - pointers[0], columns[own], values[own], counts[own], known, level,
+                regularization,
+            )  # fmt: skip
+            solved = problem.solved(n_components, nonnegative)
         else:
-            solved = _solve(left, right, regularization)
+            left = np.zeros((n_block, n_unknowns, n_unknowns))
+            right = np.zeros((n_block, n_unknowns))
+            normal_equations(
+                pointers, columns, residuals, counts, known, float(regularization), left, right
+            )
+            solved = _minima(left, right, regularization, n_components, nonnegative)
         solution[begin : begin + n_block, :n_unknowns] = solved
     solution[:, :n_components] *= of_users
     solution[:, n_components] *= unit
@@ -95,6 +117,101 @@ def solve_rows(
             "range of float32 (3e38): give them in the unit of the ratings of the fit"
         )
     return np.ascontiguousarray(rows[:, :n_components]), rows[:, n_components].copy()
+
+
+class _Answers:
+    """Σ_j c_j (−ln σ(± s_j) + γ/2 ‖x‖²), s_j = o_j + ⟨x, x_j⟩, of each row of a block.
+
+    Parameters
+    ----------
+    pointer, columns, answers, counts : ndarray
+        As of `solve_rows`, of the block alone.
+    known : float64 ndarray of shape (N, D)
+        x_j of each item.
+    level : float64 ndarray of shape (N,)
+        o_j of each item.
+    regularization : float
+    """
+
+    def __init__(
+        self,
+        pointer: np.ndarray,
+        columns: np.ndarray,
+        answers: np.ndarray,
+        counts: np.ndarray,
+        known: np.ndarray,
+        level: np.ndarray,
+        regularization: float,
+    ) -> None:
+        self._pointer, self._columns, self._known, self._level = pointer, columns, known, level
+        self._answers, self._counts = answers.astype(np.float64), counts
+        self._n_rows = pointer.size - 1
+        self._rows = np.repeat(np.arange(self._n_rows, dtype=np.int32), np.diff(pointer))
+        self._regularization, self._penalty = regularization, regularization * self._sums(counts)
+
+    def solved(self, n_components: int, nonnegative: bool) -> np.ndarray:
+        """The minimum of each row by Newton's method; steps that lead upwards are halved."""
+        found = np.zeros((self._n_rows, self._known.shape[1]))
+        scores, loss = self._at(found)
+        for _ in range(_MOST_STEPS):
+            left, right = self._equations(found, scores)
+            wanted = _minima(left, right, self._regularization, n_components, nonnegative)
+            step = wanted - found
+            gradient = np.einsum("nij,nj->ni", left, found) - right
+            promised = -(gradient * step).sum(axis=1)
+            for _ in range(_MOST_HALVINGS):
+                scores, after = self._at(found + step)
+                upwards = after > loss * (1 + _TOLERANCE)
+                if not upwards.any():
+                    break
+                step[upwards] /= 2
+            found, loss = found + step, after
+            if (promised <= _TOLERANCE * (1 + loss)).all():
+                break
+        return found
+
+    def _at(self, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The score of each answer, and the loss of each row."""
+        scores, nothing = np.empty(self._rows.size), np.zeros(self._n_rows)
+        predict_pairs(
+            self._rows, self._columns, found, self._known, nothing, self._level, 0.0, scores
+        )
+        losses = self._sums(self._counts * log_losses(self._answers, scores))
+        return scores, losses + self._penalty / 2 * np.square(found).sum(axis=1)
+
+    def _equations(self, found: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Those of the minima of the parabolas that touch the loss of each row."""
+        chance = expit(scores)
+        curvature = np.maximum(chance * expit(-scores), _LEAST_CURVATURE)
+        # no difference of numbers near 1: a score that says all is right to many digits still
+        slope = np.where(self._answers > 0, expit(-scores), -chance)
+        residuals = scores - self._level[self._columns] + slope / curvature
+        n_unknowns = found.shape[1]
+        left = np.zeros((self._n_rows, n_unknowns, n_unknowns))
+        right = np.zeros((self._n_rows, n_unknowns))
+        weights = self._counts * curvature
+        normal_equations(
+            self._pointer, self._columns, residuals, weights, self._known, 0.0, left, right
+        )
+        diagonal = np.arange(n_unknowns)
+        left[:, diagonal, diagonal] += self._penalty[:, None]
+        return left, right
+
+    def _sums(self, of_answers: np.ndarray) -> np.ndarray:
+        return np.bincount(self._rows, of_answers, self._n_rows)
+
+
+def _minima(
+    left: np.ndarray,
+    right: np.ndarray,
+    regularization: float,
+    n_components: int,
+    nonnegative: bool,
+) -> np.ndarray:
+    """Where the parabola of each system is least."""
+    if nonnegative:
+        return _nonnegative(left, right, n_components)
+    return _solve(left, right, regularization)
 
 
 def _solve(left: np.ndarray, right: np.ndarray, regularization: float) -> np.ndarray:

@@ -3,7 +3,7 @@
     state: ann bob │ tea jam        batch: bob zoe │ jam ham
     joined: ann bob zoe │ tea jam ham        what was known stays where it is
 
-A new user's row is the ridge solution against the items that it rated and the model knows
+A new user's row is the best one (see `fold_in`) against the items that it rated and the model knows
 (`fold_in`), a new item's that against its users, the new ones among them; then the epoch of
 `partial_fit` trains all that the batch touches.
 """
@@ -78,13 +78,13 @@ def grown(
     init_scale: float,
     random_state: int,
     nonnegative: bool = False,
-    fold_in: bool = True,
+    loss: str = "squared",
     weights: LabelledMatrix | None = None,
 ) -> MFState:
     """A state with rows for all users and items of `matrix`, which continues it.
 
-    `weights` are those of its entries. Without `fold_in` new rows are as at the start of a fit: BPR
-    has no closed form for them. Those without an entry are zeros, as in a fit.
+    `weights` are those of its entries. By BPR, under which a row is no problem of its own, new ones
+    are as at the start of a fit. Those without an entry are zeros, as in a fit.
     """
     (n_users, n_items), shape = state.shape, matrix.shape
     scale = init_scale * np.sqrt(state.trained_unit)
@@ -102,10 +102,10 @@ def grown(
             filled[:old] = getattr(state, f"{side}_{name}")
             new[f"{side}_{name}"] = filled
     state = replace(state, **new, user_labels=matrix.row_labels, item_labels=matrix.column_labels)
-    if not fold_in:
+    if loss == "bpr":
         return state
     of_users, of_items = split_unit(state.trained_unit)
-    how = (regularization, biases, nonnegative)
+    how = (regularization, biases, nonnegative, loss == "logistic")
     _fold_in(state, matrix, weights, n_users, n_items, *how)
     turned, others = _turned(state), matrix.transposed()
     _fold_in(turned, others, _transposed(weights), n_items, shape[0], *how)
@@ -121,12 +121,13 @@ def new_rows_distance(
     regularization: float,
     biases: bool,
     nonnegative: bool = False,
+    loss: str = "squared",
     weights: LabelledMatrix | None = None,
 ) -> float:
     """‖Z − Z*‖ / ‖Z*‖ over the rows, biases among them, of users and items that are new.
 
-    Z are the rows as they are, Z* the ridge solution of each from its ratings in `matrix`, the rows
-    of the other side as they are.
+    Z are the rows as they are, Z* the best of each for its ratings in `matrix`, the rows of the
+    other side as they are.
 
     Parameters
     ----------
@@ -137,6 +138,7 @@ def new_rows_distance(
         Users and items that stand before the new ones.
     regularization : float
     biases, nonnegative : bool
+    loss : {"squared", "logistic"}
     weights : LabelledMatrix, optional
         Of the ratings, entry by entry.
     """
@@ -146,7 +148,7 @@ def new_rows_distance(
         (_turned(state), matrix.transposed(), _transposed(weights), known[1]),
     ):
         best = replace(side, user_factors=side.user_factors.copy(), user_bias=side.user_bias.copy())
-        how = (regularization, biases, nonnegative)
+        how = (regularization, biases, nonnegative, loss == "logistic")
         _fold_in(best, ratings, counts, n_known, ratings.shape[1], *how)
         for name in ("user_factors", "user_bias"):
             new.append(getattr(side, name)[n_known:])
@@ -190,6 +192,7 @@ def _fold_in(
     regularization: float,
     biases: bool,
     nonnegative: bool,
+    logistic: bool,
 ) -> None:
     """Solve the users behind `n_known` from their ratings of the first `n_others`, in place."""
     chosen = (matrix.rows >= n_known) & (matrix.columns < n_others)
@@ -198,7 +201,7 @@ def _fold_in(
     pointer = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
     found, bias = solve_rows(
         pointer, matrix.columns[chosen], matrix.values[chosen], state, regularization, biases,
-        nonnegative, None if weights is None else weights.values[chosen],
+        nonnegative, None if weights is None else weights.values[chosen], logistic=logistic,
     )  # fmt: skip
     rated = np.flatnonzero(counts)
     state.user_factors[n_known + rated] = found[rated]

@@ -4,6 +4,8 @@
     after an epoch          home of row j ──► that rank, where it has no final copy     (expand)
                             Σ (r − r̂)² of each rank ──► every rank                      (allreduce)
 
+Of ratings that are yes or no Σ −ln σ(± r̂) takes the place of the squares.
+
 A row without a rating in training has no home, and nothing changes it: a rank that needs it has it
 from the beginning.
 """
@@ -20,7 +22,8 @@ from numpy.typing import NDArray
 from daskpart._floor.distinct import distinct
 from daskpart.collectives import Communicator, PerRank, Plan, PreparedPlan, expand
 from daskpart.containers.dask_blocks import cut_by_part
-from daskpart.models.base.held_out import root_mean
+from daskpart.models.base.held_out import mean_loss
+from daskpart.models.optimisation.log_loss import log_losses
 
 from .kernels.scoring import predict_pairs
 from .pasgd import RankModel, RankRatings, pack, place
@@ -139,13 +142,14 @@ def validated(
     Returns
     -------
     model : per-rank value of RankModel
-    rmse : float
+    loss : float
+        The mean of `loss_of` over all of these ratings.
     """
     entries, to_ranks = held_out
     model = expand(comm, to_ranks, model, pack, place)
-    sums = comm.map(squared_error, model, entries, ratings, unit=unit, ends=ends)
+    sums = comm.map(loss_of, model, entries, ratings, unit=unit, ends=ends)
     model, sums = comm.settle(model, sums)
-    return model, root_mean(comm, sums, n_held_out)
+    return model, mean_loss(comm, sums, n_held_out)
 
 
 # -- steps on one rank ---
@@ -162,7 +166,7 @@ def placed(held_out: HeldOut, ratings: RankRatings) -> HeldOut:
     )
 
 
-def squared_error(
+def loss_of(
     model: RankModel,
     held_out: HeldOut,
     ratings: RankRatings,
@@ -170,13 +174,15 @@ def squared_error(
     unit: float,
     ends: tuple[float, float] | None,
 ) -> float:
-    """Σ (r − r̂)² over a rank's held-out ratings."""
+    """Σ (r − r̂)² over a rank's held-out ratings; Σ −ln σ(± r̂) under the logistic loss."""
     side = "item" if ratings.first_item else "user"
     predicted = np.empty(held_out.values.size, np.float32)
     predict_pairs(
         held_out.rows, held_out.columns, getattr(model, side), model.item,
         getattr(model, f"{side}_bias"), model.item_bias, model.mean, predicted,
     )  # fmt: skip
+    if ratings.logistic:
+        return float(log_losses(held_out.values, predicted).sum())
     predicted *= np.float32(unit)
     if ends is not None:
         np.clip(predicted, *ends, out=predicted)

@@ -76,8 +76,8 @@ class RankModel:
     mean : float32
         μ, subtracted from every rating.
     loss : float
-        Squared errors, or under BPR −ln σ(x), over the epoch's ratings so far, each taken before
-        its own update.
+        Squared errors, or −ln σ(x) under the logistic loss and under BPR, over the epoch's ratings
+        so far, each taken before its own update.
     stale_rows : int
         Copies, other than the owner's, that were merged in this epoch.
     """
@@ -131,6 +131,7 @@ class RankRatings:
     rows, columns : ndarray of int32, shape (n_ratings,)
         Local positions of user and item, in the order in which they are processed.
     values : ndarray of float32, shape (n_ratings,)
+        Under the logistic loss 1 for yes and 0 for no.
     cell_pointer : ndarray of int64, shape (n_sub_epochs + 1,)
     averages : tuple of Average or None, one a sub-epoch
     home : ndarray of int32
@@ -145,6 +146,8 @@ class RankRatings:
         What each rating counts; none: all count 1.
     negatives : Negatives or None
         Under BPR, where unseen items come from.
+    logistic : bool
+        Whether the loss is the logistic one.
     """
 
     rank: int
@@ -160,6 +163,7 @@ class RankRatings:
     first_item: int = 0
     weights: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
     negatives: Negatives | None = None
+    logistic: bool = False
 
 
 def blank_model(layout: RowLayout, n_users: int, n_items: int, mean: float) -> RankModel:
@@ -202,6 +206,7 @@ def apply_ratings(
         model.layout.n_components, user, model.item, user_bias, model.item_bias,
         user_gradient, model.item_gradient, model.mean, np.float32(rate),
         np.float32(regularization), model.layout.biases, ratings.weights, nonnegative,
+        True if ratings.logistic else None,
     )  # fmt: skip
     return model
 

@@ -1,7 +1,7 @@
-"""Predictions of single pairs from a state, those of strangers among them.
+"""Scores of single pairs from a state, those of strangers among them, and what is shown of them.
 
-both known        μ + b_i + b_j + ⟨w_i, h_j⟩
-one is unknown    μ + the bias of the other        or NaN
+both known        μ + b_i + b_j + ⟨w_i, h_j⟩       ─┬─► itself, or clipped to a range
+one is unknown    μ + the bias of the other, or NaN ┴─► σ of it: the probability of yes
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
 from daskpart.errors import InputError
 
@@ -37,10 +38,27 @@ def checked_clip(clip: Any) -> bool | tuple[float, float]:
     return low, high
 
 
+def refuse_clip(clip: Any) -> None:
+    """Refuse a range for probabilities (InputError)."""
+    if clip is not False:
+        raise InputError(
+            'predictions of loss="logistic" are probabilities, within 0 and 1: leave clip out'
+        )
+
+
+def shown(
+    scores: np.ndarray, *, ends: tuple[float, float] | None = None, probabilities: bool = False
+) -> np.ndarray:
+    """What users see of scores: these, kept within a range, or the probability of yes."""
+    if probabilities:
+        return np.asarray(expit(scores))
+    return scores if ends is None else np.clip(scores, *ends)
+
+
 def predictions(
     state: MFState, rows: np.ndarray, columns: np.ndarray, unknown: str = "raise"
 ) -> np.ndarray:
-    """Predict pairs of positions.
+    """Scores of pairs of positions.
 
     Parameters
     ----------

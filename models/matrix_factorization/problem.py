@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -32,6 +33,7 @@ from daskpart.models.base.problem import (
 from .growing import joined
 from .pairs import check_names, entry_positions
 from .state import MFState, blank_state
+from .yes_or_no import as_answers
 
 if TYPE_CHECKING:
     from daskpart.models.metrics import HeldOut
@@ -68,25 +70,34 @@ class Ratings(Problem):
         X: Any,
         columns: Columns = (None, None, None),
         *,
-        events: bool = False,
+        kind: str = "ratings",
         sample_weight: Any = None,
     ) -> Ratings:
-        """From any container of ratings, or of events; lazy arrays stay as they are.
+        """From any container; lazy arrays stay as they are.
+
+        Parameters
+        ----------
+        X : container
+        columns : (str or None, str or None, str or None)
+        kind : {"ratings", "events", "answers"}
+            What is stored: numbers, counts above 0, or yes and no.
+        sample_weight : array or container, optional
 
         Raises
         ------
         InputError
-            For events that count 0 or less, and weights that do not fit.
+            For values that are not of the kind, and weights that do not fit.
         """
         lazy = is_lazy(X) and isinstance(getattr(X, "chunks", None), tuple)  # no frame, and no bag
         if lazy and sample_weight is not None:
             raise InputError("sample_weight needs ratings in memory")
         if lazy:
             return cls(X)
-        matrix = as_events(X, columns) if events else as_matrix(X, columns)
+        matrix = _READERS[kind](X, columns)
         if sample_weight is None:
             return cls(matrix)
-        weights = _weights_of(X, sample_weight, matrix, columns, "sum" if events else "last")
+        repeats: Literal["last", "sum"] = "sum" if kind == "events" else "last"
+        weights = _weights_of(X, sample_weight, matrix, columns, repeats)
         counted = weights.values.astype(np.float32) > 0  # as SGD takes them
         if not counted.any():
             raise InputError("sample_weight is 0 everywhere: nothing is left to learn from")
@@ -203,17 +214,17 @@ class Ratings(Problem):
         random_state: int,
         columns: Columns = (None, None, None),
         *,
-        events: bool = False,
+        kind: str = "ratings",
     ) -> Ratings:
         """These ratings, less a share that is held out; or beside others that were given."""
         if given is not None:
-            if events and not self.in_memory:
+            if kind == "events" and not self.in_memory:
                 raise InputError(
                     "validation_ndcg leaves out what users have in X, and the events of a Dask "
                     "array stay on the workers: give X.compute(), or leave validation out and "
                     "judge by metrics.evaluate_ranking(model, …, exclude_seen=False)"
                 )
-            other = Ratings.of(given, columns, events=events)
+            other = Ratings.of(given, columns, kind=kind)
             return replace(self, validation=Validation(other.matrix, self.blank(1)))
         if not fraction:
             return self
@@ -244,6 +255,13 @@ def as_events(X: Any, columns: Columns = (None, None, None)) -> LabelledMatrix:
     matrix = from_triples(*triples, repeats="sum")
     check_counts(float(np.min(triples[2])))  # before they are added up
     return matrix
+
+
+_READERS: dict[str, Callable[..., LabelledMatrix]] = {
+    "ratings": as_matrix,
+    "events": as_events,
+    "answers": as_answers,
+}
 
 
 def check_counts(lowest: float) -> None:

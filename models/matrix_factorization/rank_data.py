@@ -29,6 +29,7 @@ from .negatives import Pairs, negatives_of, triple_weights
 from .pasgd import Average, RankModel, RankRatings, RowLayout, blank_model
 from .scaling import split_unit
 from .schedule import SubEpochSchedule
+from .yes_or_no import odd_entries, ones_for_yes
 
 ItemWeights = tuple[np.ndarray, tuple[np.ndarray, ...]]
 
@@ -399,6 +400,21 @@ def own_and_state(axis: str) -> tuple[tuple[str, str], tuple[str, str]]:
     """What is split over ranks is "user" there, whichever side of the ratings it is."""
     names = ("item", "user") if axis == "columns" else ("user", "item")
     return ("user", names[0]), ("item", names[1])
+
+
+def odd_answers(ratings: RankRatings, *, axis: str) -> list[str]:
+    """What `yes_or_no.odd_entries` finds, in positions of the whole."""
+    (_, split), (_, shared) = own_and_state(axis)
+    ids = {
+        split: (ratings.items if ratings.first_item else ratings.users)[ratings.rows],
+        shared: ratings.items[ratings.columns] - ratings.first_item,
+    }
+    return odd_entries(ratings.values, (ids["user"], ids["item"]), ("user", "item"))
+
+
+def with_answers(ratings: RankRatings) -> RankRatings:
+    """The same ratings as 1 for yes and 0 for no, to be trained on by the logistic loss."""
+    return replace(ratings, values=ones_for_yes(ratings.values), logistic=True)
 
 
 def in_unit(ratings: RankRatings, *, unit: float) -> RankRatings:

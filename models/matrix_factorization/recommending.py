@@ -28,6 +28,7 @@ from daskpart.partitions import Partition
 
 from .blocks import over_blocks, row_blocks
 from .factor_model import FactorModel
+from .predicting import shown
 from .problem import Ratings
 from .ranking import Catalogue, directions, only_itself, top_n, without_order
 from .state import MFState
@@ -108,8 +109,8 @@ class Recommender(FactorModel):
         Returns
         -------
         recommended : DataFrame
-            Columns user, item (the names of the axes) and score (the predicted rating, clipped as
-            by `predict` once it is ranked); best first within each user, users in the order given.
+            Columns user, item (the names of the axes) and score (what `predict` gives, of what was
+            ranked before it was clipped); best first within each user, users in the order given.
             A user without anything in the fit, whose factors are 0, gets the items of largest bias;
             and where there are none, as in implicit factors, no line and a warning.
 
@@ -125,7 +126,7 @@ class Recommender(FactorModel):
         seen = self._seen()[users] if _is_true(exclude_seen) else None
         level = _level(state, items, exclude)
         found, scores = top_n(state.user_factors[users], state.item_factors, n, level, seen)
-        scores = _shown(scores, state.user_bias[users], self._ends())
+        scores = self._shown()(scores + state.user_bias[users, None])
         blank = without_order(state.user_factors[users], level)
         if blank.any():
             found[blank] = -1
@@ -159,7 +160,7 @@ class Recommender(FactorModel):
         seen = scipy.sparse.csr_array(pattern, shape=(matrix.shape[0], state.n_items))
         left_out = seen if _is_true(exclude_seen) else None
         found, scores = top_n(rows, state.item_factors, n, _level(state), left_out)
-        scores = _shown(scores, row_bias, self._ends())
+        scores = self._shown()(scores + row_bias[:, None])
         users = matrix.row_labels
         users = np.arange(matrix.shape[0]) if users is None else users
         blank = without_order(rows, _level(state))
@@ -240,7 +241,7 @@ class Recommender(FactorModel):
         ]  # fmt: skip
         every = Catalogue.of(state.item_factors, level, state.n_users)
         names = (state.user_name, state.item_name)
-        return _lazily(blocks, every, state.items(), n, names, client, self._ends())
+        return _lazily(blocks, every, state.items(), n, names, client, self._shown())
 
     def similar_all(self, n: int = 10, *, client: Any = None) -> Any:
         """The `n` most similar items of every item, lazily, a block of items a partition.
@@ -264,13 +265,13 @@ class Recommender(FactorModel):
         return _lazily(blocks, Catalogue.of(rows, None, len(rows)), index, n, names, client)
 
     def _held_out(
-        self, ratings: Ratings, data: dict[str, Any], random_state: int, *, events: bool
+        self, ratings: Ratings, data: dict[str, Any], random_state: int, *, kind: str
     ) -> Ratings:
         """The problem of a fit, with what is held out of it or was given to measure it by."""
         given = data.get("validation")
         # a batch is all to be learnt from
         share = 0.0 if data.get("one_step") else share_held_out(self, "validation", given)
-        return ratings.with_validation(given, share, random_state, self._columns(), events=events)
+        return ratings.with_validation(given, share, random_state, self._columns(), kind=kind)
 
     def _most_ranks(self, problem: Any) -> float:
         return min(problem.shape)
@@ -335,14 +336,16 @@ def _lazily(
     n: int,
     names: tuple[str, str],
     client: Any,
-    ends: tuple[float, float] | None = None,
+    shown: Callable[[np.ndarray], np.ndarray] = shown,
 ) -> Any:
     """The ranking of each block as a partition of a Dask DataFrame; `labels` are of the items."""
     with needs_pyarrow("a lazy table of recommendations"):
         import dask.config
         import dask.dataframe
 
-    tasks = over_blocks(_ranked_block, blocks, (items, labels), client, n=n, names=names, ends=ends)
+    tasks = over_blocks(
+        _ranked_block, blocks, (items, labels), client, n=n, names=names, shown=shown
+    )
     nothing = np.zeros((0, 1), np.int32)
     asked = blocks[0][0][:0]
     meta = ranking(asked, nothing, nothing.astype(np.float32), labels, names)
@@ -363,20 +366,12 @@ def _ranked_block(
     *,
     n: int,
     names: tuple[str, str],
-    ends: tuple[float, float] | None,
+    shown: Callable[[np.ndarray], np.ndarray],
 ) -> pd.DataFrame:
     found, scores = top_n(rows, items, n, left_out=left_out, n_threads=1)
-    scores = _shown(scores, row_level, ends)
+    scores = shown(scores + row_level[:, None])
     found[blank] = -1
     return ranking(asked, found, scores, labels, names)
-
-
-def _shown(
-    scores: np.ndarray, row_level: np.ndarray, ends: tuple[float, float] | None
-) -> np.ndarray:
-    """Scores with what each row adds to all items, within the range of the model if it has one."""
-    scores = scores + row_level[:, None]
-    return scores if ends is None else np.clip(scores, *ends)
 
 
 def ranking(

@@ -35,7 +35,7 @@ class MFState(State):
         found, where a fit goes on with other values than the last one was trained on. Factors,
         biases and mean are in the units of the ratings; sums of squared gradients are not.
     rating_mean, lowest, highest : float
-        Mean and ends of the ratings of the fit.
+        Mean and ends of the ratings of the fit; under the logistic loss the log-odds of the mean.
     user_gradient, item_gradient : float32 ndarray of shape (M,) and (N,)
         Sums of squared gradients (AdaGrad).
     learning_rate_state : dict of str to float

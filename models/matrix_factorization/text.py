@@ -20,7 +20,7 @@ from daskpart.models.base.memory import bytes_of
 from daskpart.models.base.text import Step, Text
 from daskpart.models.optimisation.learning_rates import LearningRate
 
-from .held_out import held_out_of_ranks, placed, squared_error, validated
+from .held_out import held_out_of_ranks, loss_of, placed, validated
 from .negatives import Pairs
 from .pasgd import LABELS, PreparedSchedule, RankRatings, compile_kernels, run_epoch
 from .plan import MFPlan
@@ -29,11 +29,14 @@ from .rank_data import (
     arrange_ratings,
     final_rows,
     in_unit,
+    odd_answers,
     resumed_model,
     starting_model,
+    with_answers,
 )
 from .scaling import Summary, rank_ends, rank_sums, refuse_rounded_off, summary_of
 from .state import MFState
+from .yes_or_no import log_odds, refuse_odd
 
 # what epochs read: ratings, messages, and what is held out with the messages for that
 Fixed = tuple[PerRank, PreparedSchedule, tuple[PerRank, PreparedPlan] | None]
@@ -52,7 +55,7 @@ class MFText(Text):
     regularization, init_scale : float
     unit : float or None
         s of the state that the fit goes on from, see `scaling`; None: that of these ratings.
-    loss : {"squared", "bpr"}
+    loss : {"squared", "logistic", "bpr"}
     nonnegative : bool
     weights : list of ndarray, one a rank, or None
         Of the ratings of each shard.
@@ -85,7 +88,7 @@ class MFText(Text):
     ) -> None:
         self.session, self._plan, self._rate = comm, plan, learning_rate
         self._clip, self._watch, self.watches = clip, watch, watch is not None
-        self._init_scale, self._triples, self._nonnegative = init_scale, loss == "bpr", nonnegative
+        self._init_scale, self._loss, self._nonnegative = init_scale, loss, nonnegative
         # the shards are let go of as soon as the ratings stand in their order
         shards = comm.values(plan.shards if plan.shards.is_lazy else list(plan.shards.compute()))
         self._ratings, numbering, self._summary, self._unit = comm.run(
@@ -97,8 +100,9 @@ class MFText(Text):
             n_components=plan.layout.n_components,
             random_state=plan.random_state,
             centred=plan.layout.biases,
-            unit=1.0 if self._triples else unit,
-            triples=self._triples,
+            unit=unit if loss == "squared" else 1.0,
+            loss=loss,
+            axis=plan.axis,
             first_item=plan.shards.shape[0] if plan.axis == "nonzeros" else 0,
         )
         del shards
@@ -125,7 +129,7 @@ class MFText(Text):
             "nonnegative": nonnegative,
             "n_ratings": self._summary.count,
             "n_held_out": n_held_out,
-            "triples": self._triples,
+            "loss": loss,
             "axis": plan.axis,
             "unit": self._unit,
             "watch": watch,
@@ -147,8 +151,7 @@ class MFText(Text):
                 resumed_model, self._ratings, parts, layout=layout, mean=mean, **in_state
             )
         else:
-            # what is in the middle of a difference of two scores is 0, whatever the events count
-            overall = 0.0 if self._triples else self._summary.mean
+            overall = self._first_score()
             self._mean, self._rating_mean = overall if layout.biases else 0.0, overall
             # without biases the products themselves must reach the ratings: begin at their mean
             lift = 0.0 if layout.biases else max(overall / self._unit, 0.0)
@@ -172,6 +175,13 @@ class MFText(Text):
             max(self._summary.highest, state.highest),
         )
         self.static["ends"] = self._range if self._clip is True else self._clip or None
+
+    def _first_score(self) -> float:
+        """What is predicted of everything as long as nothing is learnt."""
+        if self._loss == "bpr":  # in the middle of a difference, whatever the events count
+            return 0.0
+        mean = self._summary.mean
+        return log_odds(mean) if self._loss == "logistic" else mean
 
     def gather(self, state: MFState) -> MFState:  # type: ignore[override]
         """The factors as they are on the ranks, and those of the best epoch."""
@@ -214,21 +224,26 @@ def lay_out(
     random_state: int,
     centred: bool,
     unit: float | None,
+    loss: str,
+    axis: str,
     first_item: int,
-    triples: bool,
 ) -> tuple[PerRank, PerRank, Summary, float]:
     """Ratings in the order of SGD and in their unit, the items of each rank, all in numbers."""
     ratings = comm.map(
         arrange_ratings, shards, schedules, weights, seen_before, n_components=n_components,
-        random_state=random_state, first_item=first_item, triples=triples,
+        random_state=random_state, first_item=first_item, triples=loss == "bpr",
     )  # fmt: skip
+    if loss == "logistic":
+        odd = comm.fold(comm.map(odd_answers, ratings, axis=axis), list)
+        ratings = comm.settle(comm.map(with_answers, ratings))
+        refuse_odd(odd.result())
     items = comm.map(_items_of, ratings)
     sums = allreduce(comm, comm.map(_sums_of, ratings))
     ends = allreduce(comm, comm.map(_ends_of, ratings, shards), MAX)
     ratings, items, sums, ends = comm.settle(ratings, items, sums, ends)
     lowest, highest, largest = ends.result()
     summary = summary_of(sums.result(), np.array([lowest, highest]))
-    if triples:
+    if loss == "bpr":
         check_counts(summary.lowest)
     else:
         refuse_rounded_off(largest)
@@ -254,7 +269,7 @@ def ready(
     model, _ = comm.settle(model, comm.map(compile_kernels, model, ratings))
     held = [model, ratings]
     if held_out is not None:
-        comm.settle(comm.map(squared_error, model, held_out[0], ratings, unit=1.0, ends=None))
+        comm.settle(comm.map(loss_of, model, held_out[0], ratings, unit=1.0, ends=None))
         held.append(held_out[0])
     if watched:
         if best is None:
@@ -276,7 +291,7 @@ def epoch(
     nonnegative: bool,
     n_ratings: float,
     n_held_out: int,
-    triples: bool,
+    loss: str,
     axis: str,
     unit: float,
     ends: tuple[float, float] | None,
@@ -289,14 +304,20 @@ def epoch(
     )
     finite = totals.finite and bool(np.isfinite(totals.loss))
     mean = totals.loss / (n_ratings or 1)
-    if triples:
-        measured = {"train_loss": mean}
-    else:
-        measured = {"train_rmse": unit * float(np.sqrt(mean)), "validation_rmse": float("nan")}
+    held_out_mean = float("nan")
     if held_out is not None and finite:
-        model, measured["validation_rmse"] = validated(
+        model, held_out_mean = validated(
             comm, model, held_out, ratings, n_held_out=n_held_out, unit=unit, ends=ends
         )
+    if loss == "squared":
+        measured = {
+            "train_rmse": unit * float(np.sqrt(mean)),
+            "validation_rmse": float(np.sqrt(held_out_mean)),
+        }
+    else:
+        measured = {"train_loss": mean}
+        if loss == "logistic":  # by BPR it is a ranking that is measured, elsewhere
+            measured["validation_loss"] = held_out_mean
     measured["learning_rate"] = memory["rate"]
     if watch is not None:
         seen = watch.after(seen, number, measured)

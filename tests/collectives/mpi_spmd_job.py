@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sparse
 from distributed import Client
 from exchange_text import (
     N_ITEMS,
@@ -203,13 +204,20 @@ def assert_same_factors(one, other):
 
 def factorization():
     ratings = daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
-    for options in ({}, {"validation_fraction": 0.2, "patience": 1}):
-        models = [two_epochs(each, 5, **options).fit(ratings) for each in ("local", "auto", "dask")]
+    stored = ratings.data
+    answers = sparse.COO(stored.coords, stored.data > stored.data.mean(), shape=stored.shape)
+    watched = {"validation_fraction": 0.2, "patience": 1}
+    for X, error, options in (
+        (ratings, "validation_rmse", {}),
+        (ratings, "validation_rmse", watched),
+        (answers, "validation_loss", watched | {"loss": "logistic"}),
+    ):
+        models = [two_epochs(each, 5, **options).fit(X) for each in ("local", "auto", "dask")]
         assert [model.comm_report_.transport for model in models] == ["local", "mpi", "dask"]
         for other in models[1:]:
             assert other.comm_report_.matches
             assert_same_factors(models[0], other)
-            errors = (model.history_["validation_rmse"] for model in (models[0], other))
+            errors = (model.history_[error] for model in (models[0], other))
             np.testing.assert_array_equal(*errors)
     two_fits_at_once(ratings, two_epochs("local", 3).fit(ratings))
     print("the same factors over MPI and Dask comms", flush=True)

@@ -29,6 +29,12 @@ def ratings() -> tuple[Any, ...]:
     return (daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0),)
 
 
+def answers() -> tuple[Any, ...]:
+    """Yes and no as 1 and −1, which stay so when they are multiplied by −1."""
+    (X,) = ratings()
+    return (X.copy(data=np.sign(X.data - X.data.data.mean() * (X.data != 0))),)
+
+
 def tensor() -> tuple[Any, ...]:
     return (sparse.random((30, 20, 10), nnz=500, random_state=0),)
 
@@ -152,8 +158,8 @@ class PositiveDense(Dense):
         return super().score(_positive(X))
 
 
-class DenseYesNo(Dense, daskpart.CPDecomposition):
-    """Yes and no of two modes from a dense array: whether a multiple of a number is odd."""
+class YesNo(Dense):
+    """Yes and no from a dense array: whether a multiple of a number is odd."""
 
     def fit(self, X: Any, y: Any = None) -> Any:
         return super().fit(_odd(X))
@@ -166,6 +172,14 @@ class DenseYesNo(Dense, daskpart.CPDecomposition):
 
     def score(self, X: Any, y: Any = None) -> float:
         return super().score(_odd(X))
+
+
+class DenseYesNo(YesNo, daskpart.CPDecomposition):
+    """Yes and no of two modes from a dense array."""
+
+
+class DenseAnswers(YesNo, daskpart.MatrixFactorization):
+    """Ratings that are yes or no from a dense array."""
 
 
 class DenseEvents(PositiveDense, daskpart.ImplicitFactorization):
@@ -291,6 +305,22 @@ MODELS = {
         partial(DenseBPR, 2, loss="bpr", **SMALL | {"n_ranks": 1}),
         RATINGS_EXCEPTED,
         watched={"validation_fraction": 0.3},
+    ),
+    "MatrixFactorization of yes and no": Case(
+        partial(
+            daskpart.MatrixFactorization,
+            4,
+            loss="logistic",
+            eta=2,
+            partitioner="random",
+            **SMALL,
+        ),
+        answers,
+        rating_answers,
+        partial(DenseAnswers, 2, loss="logistic", **SMALL | {"n_ranks": 1}),
+        RATINGS_EXCEPTED,
+        watched={"validation_fraction": 0.3},
+        other=lambda found: -found,
     ),
     "MatrixFactorization, nonnegative": Case(
         partial(daskpart.MatrixFactorization, 4, nonnegative=True, partitioner="random", **SMALL),

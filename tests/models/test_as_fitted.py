@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sparse
-from contract_models import EDGES, labelled, labelled_graph, ratings, samples
+from contract_models import EDGES, answers, labelled, labelled_graph, ratings, samples
 
 import daskpart
 from daskpart.models.cp.diagnostics import core_consistency
@@ -56,6 +56,18 @@ def _mf_that_scores() -> Any:
     return model, lambda model: [model.score(X), model.transform(X)]
 
 
+def _mf_of_yes_and_no() -> Any:
+    (X,) = answers()
+    model = daskpart.MatrixFactorization(4, loss="logistic", **OF_RUN).fit(X)
+    pairs = [(user, item) for user in range(5) for item in range(5)]
+
+    def ask(model: Any) -> list[Any]:
+        best = model.recommend(3, n=4)["score"]
+        return [model.score(X), model.transform(X), model.predict(pairs), best]
+
+    return model, ask
+
+
 def _implicit() -> Any:
     (X,) = ratings()
     model = daskpart.ImplicitFactorization(4, **OF_RUN).fit(X)
@@ -100,6 +112,7 @@ CASES = [
     *[(_mf, {name: value}) for name, value in
       {"regularization": 9.0, "biases": False, "nonnegative": True}.items()],
     (_mf_that_scores, {"loss": "bpr"}),
+    *[(_mf_of_yes_and_no, {"loss": name}) for name in ("squared", "bpr")],
     *[(_implicit, {name: value}) for name, value in
       {"alpha": 40.0, "regularization": 9.0, "frequency_exponent": 1.0}.items()],
 ]  # fmt: skip

@@ -50,10 +50,11 @@ def patient(case) -> Any:
     return fit(case, patience=4)
 
 
-def fit(case: Case, *, onto: Any = None, scale: float = 1.0, **options: Any) -> Any:
+def fit(case: Case, *, onto: Any = None, on_other: bool = False, **options: Any) -> Any:
     """A model that may stop early, fitted; or `onto` fitted again."""
     data, more = case.data(), {}
-    data = (data[0] * scale, *data[1:])
+    if on_other:
+        data = (case.other(data[0]), *data[1:])
     if case.held_out is not None:
         data, more = case.held_out(*data)
     assert case.watched is not None
@@ -212,7 +213,7 @@ class Listener(EpochCallback):
 def test_on_other_data_patience_begins_anew(case):
     model = fit(case, warm_start=True)
     n = model.n_iter_
-    fit(case, onto=model, warm_start=True, scale=1.1)
+    fit(case, onto=model, warm_start=True, on_other=True)
     assert model.n_iter_ > n and n < model.best_iteration_ <= model.n_iter_
     assert model.state_.watched_behind == n
 

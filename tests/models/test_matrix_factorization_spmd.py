@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from dataclasses import replace
 
 import dask
+import dask.array
 import numpy as np
 import pytest
 
@@ -44,6 +46,27 @@ def test_the_bits_of_local(ratings, client, n_ranks):
     assert spmd.comm_report_.matches
     np.testing.assert_array_equal(local.comm_report_.traffic, spmd.comm_report_.traffic)
     assert not client.futures  # nothing is left behind
+
+
+def answers_of(ratings):
+    """Yes and no, 1 and −1, lazily; and the same at once."""
+    matrix = as_matrix(ratings)
+    signs = replace(matrix, values=np.sign(matrix.values - matrix.values.mean()))
+    return dask.array.from_array(signs.to_coo(), chunks=(30, 50)), signs.to_coo()
+
+
+@pytest.mark.parametrize("transport", ["dask", "graph"])
+def test_yes_and_no_have_the_bits_of_local(ratings, client, transport):
+    parts = daskpart.partition(ratings, 4, method="random")
+    options = {"loss": "logistic", "partitioner": parts}
+    lazy, held = answers_of(ratings)
+    expected = model("local", **options).fit(held, validation=held[:80])
+    fitted = model(transport, **options).fit(lazy, validation=held[:80])
+    assert_same(expected, fitted)
+    for column in ("train_loss", "validation_loss"):
+        np.testing.assert_array_equal(expected.history_[column], fitted.history_[column])
+    with pytest.raises(InputError, match=r"there is -?2 at user \d+, item \d+"):
+        model(transport, **options).fit(lazy + lazy)
 
 
 def test_auto_and_lazy_ratings(ratings, client):

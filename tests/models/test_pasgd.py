@@ -24,8 +24,13 @@ from daskpart.models.optimisation.learning_rates import learning_rate
 N_USERS, N_ITEMS = 60, 40
 
 
-def _ratings(seed: int = 0):
-    return as_matrix(daskpart.datasets.power_law_ratings(N_USERS, N_ITEMS, 900, random_state=seed))
+def _ratings(seed: int = 0, loss: str = "squared"):
+    ratings = as_matrix(
+        daskpart.datasets.power_law_ratings(N_USERS, N_ITEMS, 900, random_state=seed)
+    )
+    if loss == "squared":
+        return ratings
+    return replace(ratings, values=(ratings.values > ratings.values.mean()).astype(np.float32))
 
 
 def _plan(ratings, n_ranks, eta, rate="adagrad", biases=True, **changes):
@@ -36,10 +41,10 @@ def _plan(ratings, n_ranks, eta, rate="adagrad", biases=True, **changes):
     return plan_fit(ratings, n_ranks, eta=eta, layout=layout, **settings)
 
 
-def _text(comm, plan, ratings, initial=0.05):
+def _text(comm, plan, ratings, initial=0.05, loss="squared"):
     """Ready for the first epoch, at a rate that stays."""
     name = "adagrad" if plan.layout.gradients else "constant"
-    text = MFText(comm, plan, learning_rate(name, initial), 0.05, 0.1, unit=1.0)
+    text = MFText(comm, plan, learning_rate(name, initial), 0.05, 0.1, unit=1.0, loss=loss)
     text.begin_from(_blank(ratings))
     return text
 
@@ -48,20 +53,20 @@ def _blank(ratings):
     return Ratings.of(ratings).blank(5)
 
 
-def _train(plan, ratings, n_epochs=3):
+def _train(plan, ratings, n_epochs=3, loss="squared"):
     """The state after some epochs, what was sent, and the epochs."""
     with LocalCommunicator(plan.n_ranks) as comm:
-        text = _text(comm, plan, ratings)
+        text = _text(comm, plan, ratings, loss=loss)
         comm.counters.reset()
         steps = text.run(1, n_epochs)
         counters = comm.counters
         return text.gather(_blank(ratings)), counters, steps
 
 
-def _replay(plan, ratings, n_epochs=3) -> RankModel:
+def _replay(plan, ratings, n_epochs=3, loss="squared") -> RankModel:
     """One sequential SGD over global factors, in the order that the sub-epochs define."""
     with LocalCommunicator(plan.n_ranks, n_threads=1) as comm:
-        text = _text(comm, plan, ratings)
+        text = _text(comm, plan, ratings, loss=loss)
         cells: list[RankRatings] = text._ratings.content
         first: list[RankModel] = text.changing[0].content
     n_users = plan.shards.partition.n_vertices
@@ -91,16 +96,18 @@ def _replay(plan, ratings, n_epochs=3) -> RankModel:
 
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8])
 @pytest.mark.parametrize(("biases", "rate"), [(True, "adagrad"), (False, "constant")])
-@pytest.mark.parametrize("schedule", ["pasgd", "dsgd"])
-def test_eta_equal_to_k_is_a_sequential_sgd(n_ranks, biases, rate, schedule):
+@pytest.mark.parametrize(
+    ("schedule", "loss"), [("pasgd", "squared"), ("dsgd", "squared"), ("pasgd", "logistic")]
+)
+def test_eta_equal_to_k_is_a_sequential_sgd(n_ranks, biases, rate, schedule, loss):
     """Free of staleness: the parallel run gives the bits of its sequential replay.
 
     So do the strata of DSGD, one after another.
     """
-    ratings = _ratings()
+    ratings = _ratings(loss=loss)
     plan = _plan(ratings, n_ranks, n_ranks, rate, biases, schedule=schedule)
-    state, _, steps = _train(plan, ratings)
-    replayed = _replay(plan, ratings)
+    state, _, steps = _train(plan, ratings, loss=loss)
+    replayed = _replay(plan, ratings, loss=loss)
     assert all(step.counted["staleness"] == 0 for step in steps)
     np.testing.assert_array_equal(state.user_factors, replayed.user[:, :5])
     np.testing.assert_array_equal(state.item_factors, replayed.item[:, :5])
@@ -109,23 +116,28 @@ def test_eta_equal_to_k_is_a_sequential_sgd(n_ranks, biases, rate, schedule):
     assert state.item_factors.any(axis=1).all()
 
 
-def test_one_rank_is_algorithm_1_rating_by_rating():
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_one_rank_is_algorithm_1_rating_by_rating(loss):
     """K = 1 equals a loop that hands the kernel one rating at a time, in the same order."""
-    ratings = _ratings()
+    ratings = _ratings(loss=loss)
     plan = _plan(ratings, 1, 1)
-    state, _, steps = _train(plan, ratings, n_epochs=1)
+    state, _, steps = _train(plan, ratings, n_epochs=1, loss=loss)
     with LocalCommunicator(1, n_threads=1) as comm:
-        text = _text(comm, plan, ratings)
+        text = _text(comm, plan, ratings, loss=loss)
         (cell,), (model,) = text._ratings.content, text.changing[0].content
-    error = 0.0
+    total = 0.0
     for n in range(cell.rows.size):
         model.loss = 0.0
         one = replace(cell, cell_pointer=np.array([n, n + 1]))
         apply_ratings(model, one, sub_epoch=0, rate=0.05, regularization=0.05)
-        error += model.loss
+        total += model.loss
     np.testing.assert_array_equal(state.user_factors[cell.users], model.user[:, :5])
     np.testing.assert_array_equal(state.item_bias[cell.items], model.item_bias)
-    assert steps[0].measured["train_rmse"] == np.sqrt(error / cell.rows.size)
+    mean = total / cell.rows.size
+    if loss == "squared":
+        assert steps[0].measured["train_rmse"] == np.sqrt(mean)
+    else:
+        assert steps[0].measured["train_loss"] == mean
 
 
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8])

@@ -92,7 +92,7 @@ def _step(values, weights, rate):
     sgd_fixed_rate(
         lanes_of(16), at, at, np.array(values, np.float32), 0, n, 16, user, item, *bias, ones, ones,
         np.float32(0), np.float32(rate), np.float32(0.1), True, np.array(weights, np.float32),
-        False,
+        False, None,
     )  # fmt: skip
     return np.concatenate((user[0], item[0], *bias)).astype(float)
 

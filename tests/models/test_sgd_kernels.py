@@ -38,16 +38,17 @@ def _start(seed: int, n_components: int = N_COMPONENTS) -> dict[str, np.ndarray]
     return state
 
 
-def _ratings(seed: int, n: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _ratings(seed: int, n: int = 40, logistic=None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     generator = np.random.default_rng(seed + 1)
     rows = generator.integers(0, N_USERS, n).astype(np.int32)
     columns = generator.integers(0, N_ITEMS, n).astype(np.int32)
-    return rows, columns, generator.normal(3, 1, n).astype(np.float32)
+    values = generator.normal(3, 1, n).astype(np.float32)
+    return rows, columns, values if logistic is None else (values > 3).astype(np.float32)
 
 
 def _run(
     kernel, state, ratings, mean, rate, gamma, biases, weights=None, nonnegative=False,
-    n_components=N_COMPONENTS,
+    n_components=N_COMPONENTS, logistic=None,
 ):  # fmt: skip
     weights = np.zeros(0, np.float32) if weights is None else weights
     return kernel(
@@ -55,17 +56,23 @@ def _run(
         *ratings, 0, ratings[0].size, n_components, state["user"], state["item"],
         state["user_bias"], state["item_bias"], state["user_gradient"], state["item_gradient"],
         np.float32(mean), np.float32(rate), np.float32(gamma), biases, weights, nonnegative,
+        logistic,
     )  # fmt: skip
 
 
-def _twin(state, ratings, mean, rate, gamma, biases, adagrad, n_components):
+def _twin(state, ratings, mean, rate, gamma, biases, adagrad, n_components, logistic):
     """Alg. 1 of the paper with the sign of the regularisation mended, in float64."""
     s = {name: array.astype(np.float64) for name, array in state.items()}
     total = 0.0
     for i, j, r in zip(*ratings, strict=True):
         w, h = s["user"][i].copy(), s["item"][j].copy()
-        e = r - mean - w @ h - (s["user_bias"][i] + s["item_bias"][j] if biases else 0)
-        total += e * e
+        predicted = mean + w @ h + (s["user_bias"][i] + s["item_bias"][j] if biases else 0)
+        if logistic:
+            total += np.log(1 + np.exp(predicted if r == 0 else -predicted))
+            e = r - 1 / (1 + np.exp(-predicted))
+        else:
+            e = r - predicted
+            total += e * e
         rate_i = rate / np.sqrt(s["user_gradient"][i]) if adagrad else rate
         rate_j = rate / np.sqrt(s["item_gradient"][j]) if adagrad else rate
         step_w, step_h = e * h - gamma * w, e * w - gamma * h
@@ -80,19 +87,58 @@ def _twin(state, ratings, mean, rate, gamma, biases, adagrad, n_components):
     return s, total
 
 
+@pytest.mark.parametrize("logistic", [None, True])
 @pytest.mark.parametrize("biases", [True, False])
 @pytest.mark.parametrize("adagrad", [True, False])
 @pytest.mark.parametrize("n_components", [1, 3, 16, 20, 48, 70, 150])
-def test_one_pass_equals_plain_python(n_components, adagrad, biases):
+def test_one_pass_equals_plain_python(n_components, adagrad, biases, logistic):
     """Rows that are held whole, and rows with lines behind what is held."""
-    state, ratings = _start(n_components, n_components), _ratings(n_components)
-    settings = (3.0, 0.05, 0.1, biases)
-    expected, squared_error = _twin(state, ratings, *settings, adagrad, n_components)
+    state = _start(n_components, n_components)
+    ratings = _ratings(n_components, logistic=logistic)
+    settings = (0.3 if logistic else 3.0, 0.05, 0.1, biases)
+    expected, loss = _twin(state, ratings, *settings, adagrad, n_components, logistic)
     kernel = sgd_adagrad if adagrad else sgd_fixed_rate
-    measured = _run(kernel, state, ratings, *settings, n_components=n_components)
-    assert measured == pytest.approx(squared_error, rel=1e-4)
+    measured = _run(kernel, state, ratings, *settings, n_components=n_components, logistic=logistic)
+    assert measured == pytest.approx(loss, rel=1e-4)
     for name, array in expected.items():
         np.testing.assert_allclose(state[name], array, rtol=2e-4, atol=2e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("adagrad", [True, False])
+@pytest.mark.parametrize("answer", [0.0, 1.0])
+def test_a_step_on_yes_or_no_goes_down_the_gradient(answer, adagrad):
+    """c (−ln σ(± r̂) + γ/2 ‖…‖²) by finite differences, against a step of a small rate."""
+    mean, gamma, c, rate = 0.4, 0.3, 1.7, 1e-3
+    start = _start(1)
+    w, h = (start[side][0, :N_COMPONENTS].astype(float) for side in ("user", "item"))
+    at = np.concatenate((w, h, [start["user_bias"][0], start["item_bias"][0]])).astype(float)
+
+    def objective(x):
+        score = mean + x[:3] @ x[3:6] + x[6] + x[7]
+        return c * (np.log1p(np.exp(score if answer == 0 else -score)) + gamma / 2 * x @ x)
+
+    gradient = [(objective(at + d) - objective(at - d)) / 2e-5 for d in 1e-5 * np.eye(8)]
+    one = np.zeros(1, np.int32), np.zeros(1, np.int32), np.full(1, answer, np.float32)
+    kernel = sgd_adagrad if adagrad else sgd_fixed_rate
+    loss = _run(
+        kernel, start, one, mean, rate, gamma, True, np.full(1, c, np.float32), logistic=True
+    )
+    moved = np.concatenate(
+        (start["user"][0, :3], start["item"][0, :3], start["user_bias"][:1], start["item_bias"][:1])
+    )
+    np.testing.assert_allclose((at - moved) / rate, gradient, atol=5e-3)
+    assert loss == pytest.approx(objective(at) - c * gamma / 2 * at @ at, rel=1e-5)
+
+
+def test_scores_that_say_all_cost_no_infinity():
+    """exp(200) is beyond float32; the loss is 200 and the step that of e = ± 1."""
+    for mean, answer in ((200.0, 0.0), (-200.0, 1.0)):
+        start = {name: np.zeros_like(array) for name, array in _start(0).items()}
+        one = np.zeros(1, np.int32), np.zeros(1, np.int32), np.full(1, answer, np.float32)
+        assert _run(sgd_fixed_rate, start, one, mean, 0.1, 0.0, True, logistic=True) == 200
+        assert start["user_bias"][0] == pytest.approx(0.1 if answer else -0.1)
+        one[2][0] = 1 - answer
+        assert _run(sgd_fixed_rate, start, one, mean, 0.1, 0.0, True, logistic=True) == 0
 
 
 def test_regularisation_pulls_towards_zero():

@@ -27,7 +27,7 @@ from daskpart._floor.kernels import kernel
 from daskpart._floor.lanes import add, add_scaled, load_all, multiply, store_all, sum_of, zeros
 from daskpart._floor.prefetch import prefetch_line
 
-from .sgd import FLOATS_PER_CACHE_LINE, LINE_BYTES, RATINGS_AHEAD, fetch_ahead, project
+from .sgd import FLOATS_PER_CACHE_LINE, LINE_BYTES, RATINGS_AHEAD, fetch_ahead, log_loss, project
 
 ATTEMPTS = 16
 """Draws before a triple is given up: its user has seen nearly all that is on offer."""
@@ -209,10 +209,9 @@ def bpr(
         x = sums[0]
         if with_biases:
             x += item_bias[j] - item_bias[n]
-        small = np.exp(-abs(x))  # σ(−x) from what cannot overflow
-        loss += weights[t] * (np.log1p(small) + max(-x, np.float32(0.0)))
         c = cell_weight * weights[t]
-        s = c * (one if x < 0.0 else small) / (one + small)
+        own_loss, s = log_loss(x, c)
+        loss += weights[t] * own_loss
         shrink = c * regularization
         user_rate, seen_rate, unseen_rate = rate, rate, rate
         if adaptive:

@@ -11,6 +11,10 @@ the regularisation wrong. ε_i = ε for a plain rate, and ε / √G_i for AdaGra
 the mean squared gradient of the row. The gradient of a rating of weight c is multiplied by c, its
 part of γ as well.
 
+Of ratings that are yes (1) or no (0) the error may be e = r_ij − σ(r̂_ij) instead, r̂_ij being what
+is subtracted above: the same lines then descend on −ln σ(± r̂_ij) + γ/2 (…), + for yes. Which of the
+two it is is part of a kernel's type, too: who needs one does not compile the other.
+
 Both rows of a rating are read once, into registers, and written back from there:
 
     w_i  │ 16, 32 or 64 floats, held │ line │ line │ …    lines behind those that are held, if any,
@@ -85,16 +89,36 @@ def update_rows(w_address, h_address, w, h, keep_w, along_h, keep_h, along_w, la
         store_all(h_address + place, add_scaled(add_scaled(line, keep_h, own_h), along_w, own_w))
 
 
+@kernel(inline="always")
+def log_loss(x, c):
+    """−ln σ(x), and c σ(−x), both from what cannot overflow."""
+    one = np.float32(1.0)
+    small = np.exp(-abs(x))
+    loss = np.log1p(small) + max(-x, np.float32(0.0))
+    return loss, c * (one if x < 0.0 else small) / (one + small)
+
+
+@kernel(internal=True, fastmath=True)
+def _error_and_loss(difference, rating, logistic):
+    """e of a rating whose prediction it exceeds by `difference`, and what it adds to the loss."""
+    if logistic is None:
+        return difference, difference * difference
+    sign = np.float32(2.0) * rating - np.float32(1.0)
+    loss, error = log_loss(sign * (rating - difference), sign)
+    return error, loss
+
+
 @kernel(fastmath=True)
 def sgd_fixed_rate(
     lanes, rows, columns, values, start, stop, n_components, user, item, user_bias, item_bias,
     user_gradient, item_gradient, mean, rate, regularization, with_biases, weights, nonnegative,
+    logistic,
 ):  # fmt: skip
-    """One pass over ratings[start:stop] at one rate; returns the sum of squared errors before each
-    update.
+    """One pass over ratings[start:stop] at one rate; returns the loss, each before its own update.
 
     `lanes` is of the width of `user` and `item`, in C order. `weights` holds c of each rating, or
-    nothing: then all are 1. `nonnegative`: factors below 0 become 0 after each update.
+    nothing: then all are 1. `nonnegative`: factors below 0 become 0 after each update. `logistic`:
+    None for squared errors, True for ratings that are 1 or 0.
     `n_components`, `user_gradient` and `item_gradient` are taken, and left alone, so that both
     kernels are called alike.
     """
@@ -102,7 +126,7 @@ def sgd_fixed_rate(
     n_bytes = 4 * user.shape[1]
     first_user, first_item = user.ctypes.data, item.ctypes.data
     c = np.float32(1.0)
-    squared_error = 0.0
+    loss = 0.0
     for n in range(start, stop):
         i = rows[n]
         j = columns[n]
@@ -123,15 +147,17 @@ def sgd_fixed_rate(
         step = c * rate
         if with_biases:
             error -= user_bias[i] + item_bias[j]
+        error, own_loss = _error_and_loss(error, values[n], logistic)
+        if with_biases:
             user_bias[i] += step * (error - regularization * user_bias[i])
             item_bias[j] += step * (error - regularization * item_bias[j])
-        squared_error += c * (error * error)
+        loss += c * own_loss
         keep, along = np.float32(1.0) - step * regularization, step * error
         update_rows(w_address, h_address, w, h, keep, along, keep, along, lanes, n_bytes)
         if nonnegative:
             project(user, i)
             project(item, j)
-    return squared_error
+    return loss
 
 
 @kernel(inline="always")
@@ -157,6 +183,7 @@ def _product_and_squares(w_address, h_address, w, h, lanes, n_bytes):
 def sgd_adagrad(
     lanes, rows, columns, values, start, stop, n_components, user, item, user_bias, item_bias,
     user_gradient, item_gradient, mean, rate, regularization, with_biases, weights, nonnegative,
+    logistic,
 ):  # fmt: skip
     """Like `sgd_fixed_rate`, with AdaGrad per row: rate / √(the row's gradient sum).
 
@@ -168,7 +195,7 @@ def sgd_adagrad(
     first_user, first_item = user.ctypes.data, item.ctypes.data
     share = np.float32(1.0) / np.float32(n_components)
     c = np.float32(1.0)
-    squared_error = 0.0
+    loss = 0.0
     for n in range(start, stop):
         i = rows[n]
         j = columns[n]
@@ -188,9 +215,11 @@ def sgd_adagrad(
             item_rate *= c
         if with_biases:
             error -= user_bias[i] + item_bias[j]
+        error, own_loss = _error_and_loss(error, values[n], logistic)
+        if with_biases:
             user_bias[i] += user_rate * (error - regularization * user_bias[i])
             item_bias[j] += item_rate * (error - regularization * item_bias[j])
-        squared_error += c * (error * error)
+        loss += c * own_loss
         update_rows(
             w_address, h_address, w, h,
             np.float32(1.0) - user_rate * regularization, user_rate * error,
@@ -206,7 +235,7 @@ def sgd_adagrad(
         if nonnegative:
             project(user, i)
             project(item, j)
-    return squared_error
+    return loss
 
 
 @kernel
