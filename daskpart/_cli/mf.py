@@ -11,6 +11,8 @@ import numpy as np
 from daskpart.containers.matrix import as_matrix
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
+from daskpart.models.matrix_factorization.yes_or_no import as_answers, log_odds
+from daskpart.models.optimisation.log_loss import log_losses
 from daskpart.partitions import Partition
 
 from .cut import Cut, draw_cut, sentences
@@ -35,6 +37,7 @@ PARTITIONER_WORDS = (
     "rank."
 )
 _FAR_ABOVE = 1.3
+_ERRORS = {"squared": ("rmse", "RMSE"), "logistic": ("log_loss", "log loss")}
 
 
 class _MF(Model):
@@ -46,8 +49,9 @@ class _MF(Model):
     module of Python's standard library uses each name.
 
     More synchronisations (--eta) mean fresher rows and smaller messages, but more of them; with as
-    many as ranks no rank ever works on a stale row. --loss bpr takes RATINGS for events, as
-    `daskpart fit implicit` does, and judges by ranks.
+    many as ranks no rank ever works on a stale row. --loss logistic takes ratings that are
+    yes (1) or no (0, or −1), and predicts the probability of yes. --loss bpr takes RATINGS for
+    events, as `daskpart fit implicit` does, and judges by ranks.
     """
 
     estimator = "MatrixFactorization"
@@ -78,6 +82,8 @@ class _MF(Model):
         ratings = load_matrix(
             source, given["format"], columns=columns_of(given), written=written_as(given)
         )
+        if given["loss"] == "logistic":
+            ratings = as_answers(ratings)
         data = held_out(ratings, source, given)
         if ratings.values.min() == ratings.values.max():
             words = f"note: all values are {ratings.values[0]:g}, so there is nothing to predict"
@@ -109,16 +115,24 @@ class _MF(Model):
             return judged_ranking(fit, "train_loss")
         if test is None:
             return {}
-        wanted = test.values.astype(np.float64)
-        error = wanted - fit.model.predict(test.to_frame())
         seen = fit.model.seen_
         known = (seen.sum(axis=1)[test.rows] > 0) & (seen.sum(axis=0)[test.columns] > 0)
+        counts = {"n_test": test.nnz, "n_strangers": int(np.count_nonzero(~known))}
+        mean = fit.data.X.values.mean(dtype=np.float64)
+        if fit.model.loss == "logistic":
+            return {
+                "test_log_loss": -fit.model.score(test.to_frame()),
+                "mean_log_loss": float(log_losses(test.values, log_odds(mean)).mean()),
+                **counts,
+                "train_log_loss": float(fit.row["train_loss"]),
+            }
+        wanted = test.values.astype(np.float64)
+        error = wanted - fit.model.predict(test.to_frame())
         return {
             "test_rmse": _root_mean_square(error),
             "test_mae": float(np.abs(error).mean()),
-            "mean_rmse": _root_mean_square(wanted - fit.data.X.values.mean(dtype=np.float64)),
-            "n_test": test.nnz,
-            "n_strangers": int(np.count_nonzero(~known)),
+            "mean_rmse": _root_mean_square(wanted - mean),
+            **counts,
             "train_rmse": float(fit.row["train_rmse"]),
         }
 
@@ -129,14 +143,14 @@ class _MF(Model):
                 fit.judgement, "fewer --components, a larger --regularization or more --max-iter"
             )
         names = fit.data.X.row_name, fit.data.X.column_name
-        return judged(fit.judgement, names) if fit.judgement else []
+        return judged(fit.judgement, names, *_ERRORS[fit.model.loss]) if fit.judgement else []
 
     def draw(self, fit: Fit, album: Any) -> None:
         """Convergence and partition."""
-        if fit.model.loss == "bpr":
-            draw_losses(fit, album)
-        else:
+        if fit.model.loss == "squared":
             self._draw_errors(fit, album)
+        else:
+            draw_losses(fit, album)
         if (cut := _cut(fit)) is not None:
             draw_cut(album, cut)
 
@@ -157,9 +171,11 @@ class _MF(Model):
         if fit.model.loss == "bpr":
             numbers = ranking_numbers(fit.judgement)
         else:
-            error = float(fit.row["train_rmse"])
-            numbers = {"test_RMSE": fit.judgement["test_rmse"]} if fit.judgement else {}
-            numbers["training_RMSE"] = error
+            name, words = _ERRORS[fit.model.loss]
+            called = words.replace(" ", "_")
+            numbers = {f"test_{called}": fit.judgement[f"test_{name}"]} if fit.judgement else {}
+            column = "train_rmse" if name == "rmse" else "train_loss"
+            numbers[f"training_{called}"] = float(fit.row[column])
         report = fit.plan.report()
         user, item = (first_label(labels) for labels in (state.user_labels, state.item_labels))
         return {
@@ -175,12 +191,15 @@ class _MF(Model):
         }
 
 
-def judged(judgement: dict[str, Any], names: tuple[str, str]) -> list[str]:
-    """Errors on held-out ratings in plain words."""
-    test, mean = judgement["test_rmse"], judgement["mean_rmse"]
+def judged(
+    judgement: dict[str, Any], names: tuple[str, str], error: str = "rmse", called: str = "RMSE"
+) -> list[str]:
+    """Errors on held-out ratings in plain words; the one that they are told by, and its name."""
+    test, mean = judgement[f"test_{error}"], judgement[f"mean_{error}"]
     gain = f" ({abs(1 - test / mean):.1%} {'better' if test <= mean else 'worse'})" if mean else ""
+    beside = f", mean absolute error {judgement['test_mae']:.4f}" if "test_mae" in judgement else ""
     words = [
-        f"test RMSE {test:.4f}{gain}, mean absolute error {judgement['test_mae']:.4f} on "
+        f"test {called} {test:.4f}{gain}{beside} on "
         f"{judgement['n_test']:,} held-out values; answering the mean every time gives {mean:.4f}"
     ]
     if judgement["n_strangers"]:
@@ -188,9 +207,10 @@ def judged(judgement: dict[str, Any], names: tuple[str, str]) -> list[str]:
             f"{judgement['n_strangers']:,} of them belong to a {names[0]} or {names[1]} without "
             "any training value"
         )
-    if test > _FAR_ABOVE * judgement["train_rmse"]:
+    train = judgement[f"train_{error}"]
+    if test > _FAR_ABOVE * train:
         words.append(
-            f"the training RMSE, {judgement['train_rmse']:.4f}, is far below it: a larger "
+            f"the training {called}, {train:.4f}, is far below it: a larger "
             "--regularization, a smaller --max-iter or --n-components, or --patience may help"
         )
     return words

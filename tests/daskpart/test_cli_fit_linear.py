@@ -107,6 +107,7 @@ def test_a_share_of_less_than_one_sample_is_refused(
             ("--loss", "bpr", "--clip"),
             "scores of --loss bpr have no range to clip to: leave --clip out",
         ),
+        ("mf", ("--loss", "logistic", "--clip"), "of --loss logistic are probabilities"),
         ("mf", ("--loss", "bpr", "--axis", "auto"), "leave --axis out, and take --schedule pasgd"),
         ("logistic", ("--ranks", 300, "--partitioner", "parsa"), "--n-ranks is 300, but there are"),
         ("cp", ("--partitioner", "method=foo"), "Error: method is 'foo'"),  # which is of partition

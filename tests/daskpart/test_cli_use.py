@@ -60,6 +60,29 @@ def test_the_page_of_a_ranking_shows_what_was_held_out(
     assert f"<h1>{'Matrix' if kind == 'mf' else 'Implicit'} factorization of u.data</h1>" in page
 
 
+def test_fit_mf_of_yes_and_no_tells_the_log_loss(tmp_path, capsys, run_cli):
+    random = np.random.default_rng(0)
+    taste, kind = random.normal(size=60) * 3, random.normal(size=40)
+    pairs = np.argwhere(random.random((60, 40)) < 0.5)
+    liked = random.random(len(pairs)) < 1 / (1 + np.exp(-taste[pairs[:, 0]] * kind[pairs[:, 1]]))
+    path, out = tmp_path / "likes.csv", tmp_path / "run"
+    table = pd.DataFrame(pairs, columns=["user", "item"]).assign(rating=np.where(liked, 1, -1))
+    table.to_csv(path, index=False)
+    options = ("--loss", "logistic", "--validation-fraction", 0.1, *SMALL, "--max-iter", 40)
+    assert run_cli("fit", "mf", path, *options, "--out", out) == 0
+    told, metrics = capsys.readouterr().out, json.loads((out / "metrics.json").read_text())
+    assert f"test log loss {metrics['test_log_loss']:.4f}" in told and "better" in told
+    assert metrics["test_log_loss"] < 0.8 * metrics["mean_log_loss"] < 0.8 * np.log(2.1)
+    page = (out / "report.html").read_text()
+    assert "log loss" in page and "The loss a rating over epochs" in page
+    assert run_cli("predict", out, path, "--output", tmp_path / "told.csv") == 0
+    told = pd.read_csv(tmp_path / "told.csv").iloc[:, -1]
+    assert told.between(0, 1).all() and np.corrcoef(told, liked)[0, 1] > 0.5
+    table.assign(rating=table["rating"] + 4).to_csv(path, index=False)
+    assert run_cli("fit", "mf", path, "--loss", "logistic", "--out", out) == 2
+    assert "--loss logistic takes ratings that are yes" in capsys.readouterr().err
+
+
 def test_a_table_of_ones_own_from_events_to_answers(tmp_path, capsys, run_cli):
     """Columns of any name and order, labels with spaces, lines that come again."""
     random = np.random.default_rng(0)
