@@ -18,6 +18,7 @@ from .options import format_of
 
 _BESIDE = 3  # modes in a row of pictures
 _TOLD, _DRAWN, _TOP = 3, 4, 5  # components told and drawn; indices of each mode
+_ERRORS = {"validation_rmse": "RMSE", "validation_loss": "log loss"}
 
 
 class _CP(Model):
@@ -82,12 +83,10 @@ class _CP(Model):
             lines[0] += " over the stored entries; what is not stored counts as unknown"
         if fit.model.loss == "poisson":
             lines[0] += ", the share of the Poisson deviance that is explained"
-        yes_no = fit.model.loss == "logistic"
-        if yes_no:
+        if fit.model.loss == "logistic":
             lines.append("the fit is the share of the deviance that is explained")
-        for rmse in _held_out(fit).values():
-            of = "RMSE of probabilities" if yes_no else "RMSE"
-            lines.append(f"{of} {rmse:.6g} on entries that were held out")
+        for name, error in _held_out(fit).items():
+            lines.append(f"{_ERRORS[name]} {error:.6g} on entries that were held out")
         for component in _order(fit)[:_TOLD]:
             modes = table[table["component"] == component].groupby("mode", sort=False)["index"]
             told = "; ".join(f"{mode}: {', '.join(indices)}" for mode, indices in modes)
@@ -146,8 +145,7 @@ class _CP(Model):
 
 def _held_out(fit: Fit) -> dict[str, float]:
     """The error on held-out entries, where there are some."""
-    name = "validation_rmse"
-    return {name: float(fit.row[name])} if name in fit.row else {}
+    return {name: float(fit.row[name]) for name in _ERRORS if name in fit.row}
 
 
 def _order(fit: Fit) -> list[int]:

@@ -218,7 +218,7 @@ def _refuse_yes_no(loss: str) -> None:
     if loss == LOGISTIC:
         raise InputError(
             "the core is of least squares, and loss='logistic' has none: compare numbers of "
-            "components by validation_rmse, and starts by factor_match_score"
+            "components by validation_loss, and starts by factor_match_score"
         )
 
 

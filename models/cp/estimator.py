@@ -45,7 +45,7 @@ from .entries import Aligned, entries_of
 from .growing import others_updated, with_new_rows
 from .held_out import with_held_out
 from .layout.layout import MEMORY
-from .logistic import check_yes_no
+from .logistic import answers_of, check_answers
 from .plan import LOGISTIC, LOSSES, METHODS, POISSON, SQUARED_ERROR, CPPlan, PlanSettings, choose
 from .problem import TensorProblem
 from .shuffle import problem_of
@@ -101,8 +101,8 @@ class CPDecomposition(CPModel):
         counts of 0; an iteration is a multiplicative update of each mode (CP-APR), which never
         raises the loss, but takes longer than one of ALS and gains less: give it some hundred
         (`max_iter`). Or "logistic", Σ log(1 + exp(x̂)) − x x̂ + ½ ridge Σ λ_r² over stored entries
-        of yes and no, 1 and 0, with ``missing="unknown"``; a little `ridge` keeps what could be
-        told apart for certain from growing on.
+        of yes and no, 1 and 0 (or −1), with ``missing="unknown"``; a little `ridge` keeps what
+        could be told apart for certain from growing on.
     nonnegative : bool, list of modes, or list of bool, default=False
         Keep every factor at 0 or above (HALS), or those of some modes.
     ridge : float, list of float, or dict of mode to float, default=0.0
@@ -127,9 +127,9 @@ class CPDecomposition(CPModel):
         transport.
     validation_fraction : float, default=0.0
         Share of the stored entries that is held out to measure `validation_rmse` after each
-        iteration; needs ``missing="unknown"``.
+        iteration, of yes and no `validation_loss`; needs ``missing="unknown"``.
     patience : int or None, default=None
-        Stop after so many iterations without a better `validation_rmse`; the model then has the
+        Stop after so many iterations in which that became no better; the model then has the
         factors of the best iteration, and of several starts that with the best.
     warm_start : bool, default=False
         Begin at the factors of the last fit.
@@ -151,8 +151,8 @@ class CPDecomposition(CPModel):
         the Poisson deviance that is explained, 0 for one number in all cells.
     history_ : pandas.DataFrame
         One row an iteration: fit, fit_change, validation_rmse (where entries are held out; of yes
-        and no that of the probabilities), seconds, seconds_computing, seconds_communicating (means
-        over ranks), volume (rows sent), messages.
+        and no validation_loss, the mean log loss), seconds, seconds_computing,
+        seconds_communicating (means over ranks), volume (rows sent), messages.
     n_iter_ : int
     best_iteration_ : int or None
         The iteration whose factors the model has, by `patience`; None without it: the last.
@@ -200,6 +200,7 @@ class CPDecomposition(CPModel):
     _measures: ClassVar[tuple[Measure, ...]] = (
         Measure("fit", "fit", digits=".6f", step="iteration"),  # late ones differ in the fifth
         Measure("validation_rmse", "validation", "RMSE", step="iteration"),
+        Measure("validation_loss", "validation", "loss", step="iteration"),
     )
     _takes_dense: ClassVar[bool] = False
     _state_class: ClassVar[type[State]] = CPState
@@ -271,8 +272,8 @@ class CPDecomposition(CPModel):
         y : array of shape (n,), optional
             Values of a DataFrame all of whose columns are modes; else ignored.
         validation : container, optional
-            Entries to measure `validation_rmse` on, with modes and indices of X; needs
-            ``missing="unknown"``.
+            Entries to measure `validation_rmse` (or `validation_loss`) on, with modes and indices
+            of X; needs ``missing="unknown"``.
         {words of fit}
         """
         return self._fit(X, y, plan=plan, client=client, validation=validation)
@@ -391,12 +392,15 @@ class CPDecomposition(CPModel):
 
     def _check_yes_no(self, problem: TensorProblem) -> None:
         if problem.tensor is not None:
-            check_yes_no(problem.tensor.values)
+            check_answers(answers_of(problem.tensor.values).tolist())
         if all(self._signs(problem.dims)):
             raise InputError(
                 "nonnegative=True leaves no probability below 1/2 under loss='logistic': leave a "
                 "mode free (nonnegative=[…])"
             )
+
+    def _monitored(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return (("validation_loss",), ()) if self.loss == LOGISTIC else super()._monitored()
 
     def _signs(self, dims: tuple[str, ...]) -> tuple[bool, ...]:
         """Whether the factor of each mode is kept at 0 or above."""
@@ -428,7 +432,7 @@ class CPDecomposition(CPModel):
         ridge_modes(self.ridge, problem.dims)
         problem = problem.with_validation(validation, share, random_state)
         if self.loss == LOGISTIC and problem.validation is not None:
-            check_yes_no(problem.validation.values)
+            answers_of(problem.validation.values)
         return problem
 
     def _make_plan(
@@ -585,4 +589,4 @@ def _merit(state: Any) -> float:
     if state.best_epoch is None:
         return state.fit
     (best,) = (row for row in state.history if row["epoch"] == state.best_epoch)
-    return -best["validation_rmse"]
+    return -best["validation_loss" if "validation_loss" in best else "validation_rmse"]

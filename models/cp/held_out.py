@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from daskpart._floor.distinct import distinct
 from daskpart.collectives import Communicator, Inbox, PerRank, Plan, PreparedPlan, pack_rows
@@ -25,6 +24,7 @@ from daskpart.collectives.plan import Round
 from daskpart.containers.dask_blocks import cut_by_part
 from daskpart.containers.numbering import Numbering
 from daskpart.models.base.held_out import LABEL, mean_loss
+from daskpart.models.optimisation.log_loss import log_losses
 
 from .als import Factors
 from .entries import Entries, values_of
@@ -137,16 +137,15 @@ def validated(
     n_held_out: int,
     logistic: bool,
 ) -> float:
-    """Bring the rows that are needed, and measure: the RMSE, of probabilities where these are
-    what the decomposition stands for; a text."""
+    """Bring the rows that are needed, and measure the mean of `loss_of`; a text."""
     entries, expands = held_out
     needed = []
     for mode, (rows, plan) in enumerate(zip(factors.rows, expands, strict=True)):
         pending = comm.post(plan.rounds[0], rows, pack_rows)
         own = comm.map(needed_rows, rows, entries, mode=mode)
         needed.append(comm.collect(pending, own, placed, rows))
-    sums = comm.map(squared_error, entries, factors.weights, *needed, logistic=logistic)
-    return float(np.sqrt(mean_loss(comm, comm.settle(sums), n_held_out)))
+    sums = comm.map(loss_of, entries, factors.weights, *needed, logistic=logistic)
+    return mean_loss(comm, comm.settle(sums), n_held_out)
 
 
 # -- steps on one rank ---
@@ -167,11 +166,12 @@ def placed(needed: NDArray[Any], inbox: Inbox, rows: NDArray[Any]) -> NDArray[An
     return needed
 
 
-def squared_error(
+def loss_of(
     held_out: RankEntries, weights: NDArray[np.float64], *needed: NDArray[Any], logistic: bool
 ) -> float:
-    """Σ (x − x̂)² over a rank's held-out entries."""
+    """Over a rank's held-out entries Σ (x − x̂)², or of yes and no Σ log(1 + exp(x̂)) − y x̂."""
     entries = held_out.entries
-    values = values_of(weights, needed, entries.positions)
-    errors = entries.values - (expit(values) if logistic else values)
-    return float(np.square(errors).sum())
+    fitted = values_of(weights, needed, entries.positions)
+    if logistic:
+        return float(log_losses(entries.values, fitted).sum())
+    return float(np.square(entries.values - fitted).sum())

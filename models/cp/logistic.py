@@ -7,7 +7,9 @@
         reduce, u_i ← (N_i + ridge I)⁻¹ b_i, λ, expand                      as in `completion`
     allreduce of Σ log(1 + exp(x̂_n)) − y_n x̂_n
 
-    minimise  Σ_{stored n} log(1 + exp(x̂_n)) − y_n x̂_n + ½ ridge Σ λ_r²        y_n is 1 or 0
+    minimise  Σ_{stored n} log(1 + exp(x̂_n)) − y_n x̂_n + ½ ridge Σ λ_r²
+
+    x_n     1 ─► y_n = 1  yes        0, or else −1 ─► y_n = 0  no
 
 The decomposition x̂ is the logarithm of the odds of a 1, so 1/(1 + exp(−x̂)) is its probability.
 The loss of an entry is at most a parabola in x̂ that touches it at the present x̂, of curvature w;
@@ -94,57 +96,63 @@ class LogisticModes:
 # -- the loss ---
 
 
-def check_yes_no(values: NDArray[Any]) -> None:
-    """Refuse values other than 1 and 0 (InputError)."""
-    wrong = values[(values != 0) & (values != 1)]
-    if wrong.size:
+def answers_of(values: NDArray[Any]) -> NDArray[np.float64]:
+    """How many values are 1, 0, and −1; refuses others, and 0 beside −1 (InputError)."""
+    counts = np.array([np.count_nonzero(values == kind) for kind in (1, 0, -1)], np.float64)
+    if counts.sum() < values.size:
+        wrong = values[~np.isin(values, (1, 0, -1))][0]
         raise InputError(
-            f"loss='logistic' is of yes and no, 1 and 0, and {wrong[0]:g} is neither: give 1 and 0 "
-            "(stored zeros are entries), or loss='squared'"
+            f"loss='logistic' is of yes and no, 1 and 0 (or −1), and {wrong:g} is neither: say "
+            "yourself where a yes begins, as by values >= 4, or take loss='squared'"
+        )
+    _refuse_two_numbers(*counts[1:])
+    return counts
+
+
+def _refuse_two_numbers(zeros: float, minus: float) -> None:
+    if zeros and minus:
+        raise InputError(
+            "loss='logistic' takes no as 0 or as −1, and both are there: leave out what is not "
+            "known, and give one number for no"
         )
 
 
-def yes_and_all(values: NDArray[Any]) -> NDArray[np.float64]:
-    """How many entries are 1, and how many there are."""
-    check_yes_no(values)
-    return np.array([np.count_nonzero(values), values.size], np.float64)
-
-
-def check_both(of_tensor: Sequence[float]) -> None:
-    """Refuse entries, by `yes_and_all`, that are all 1 or all 0 (InputError)."""
-    yes, every = of_tensor
-    if yes in (0, every):
+def check_answers(of_tensor: Sequence[float]) -> None:
+    """Refuse the `answers_of` all ranks that are all yes or all no, or no in two ways."""
+    yes, zeros, minus = of_tensor
+    _refuse_two_numbers(zeros, minus)
+    if not yes or not zeros + minus:
         raise InputError(
-            f"all stored entries are {int(yes > 0)}: loss='logistic' learns what tells 1 from 0, "
-            "so store both (absent entries are unknown, and stored zeros are entries)"
+            f"all stored entries say {'yes' if yes else 'no'}, and loss='logistic' tells one from "
+            "the other: store both, a no as 0 or −1 (what is not stored is unknown)"
         )
 
 
 def explained_deviance(loss: float, of_tensor: Sequence[float]) -> float:
-    """1 − loss / loss of the share of ones, by `yes_and_all`."""
-    yes, every = of_tensor
-    null = every * np.log(every) - xlogy(yes, yes) - xlogy(every - yes, every - yes)
+    """1 − loss / loss of the share of yes, by `answers_of`."""
+    yes, no = of_tensor[0], of_tensor[1] + of_tensor[2]
+    null = xlogy(yes + no, yes + no) - xlogy(yes, yes) - xlogy(no, no)
     return float(1.0 - loss / null)
 
 
 def loss_of(logits: NDArray[Any], values: NDArray[Any]) -> float:
-    """Σ log(1 + exp(x̂)) − y x̂."""
+    """Σ log(1 + exp(x̂)) − y x̂; values as of `answers_of`."""
     return float(log_losses(values, logits).sum())
 
 
 def score_of(logits: NDArray[np.float64], values: NDArray[np.float64]) -> float:
     """The share of the deviance of entries that a decomposition explains."""
-    of_tensor = yes_and_all(values).tolist()
-    check_both(of_tensor)
+    of_tensor = answers_of(values).tolist()
+    check_answers(of_tensor)
     return explained_deviance(loss_of(logits, values), of_tensor)
 
 
 # -- steps on one rank ---
 
 
-def own_yes_and_all(tensor: RankTensor) -> NDArray[np.float64]:
-    """How many of a rank's entries are 1, and how many it has."""
-    return yes_and_all(tensor.layout.values)
+def own_answers(tensor: RankTensor) -> NDArray[np.float64]:
+    """How many of a rank's entries are 1, 0, and −1."""
+    return answers_of(tensor.layout.values)
 
 
 def own_equations(
@@ -164,7 +172,7 @@ def equations_of(
     half[small] = 1
     curvature = np.where(small, 0.25, np.tanh(half) / (4 * half))
     roots = np.sqrt(curvature, dtype=half.dtype)
-    centres = ((layout.values - 0.5) / roots).astype(half.dtype)
+    centres = (np.where(layout.values > 0, 0.5, -0.5) / roots).astype(half.dtype)
     return layout.normal_equations(mode, factors, centres, roots)
 
 
@@ -213,7 +221,7 @@ def new_logistic_rows(
     nonnegative : bool
     ridge : float
     """
-    check_yes_no(layout.values)
+    answers_of(layout.values)
     given, rows = list(factors), np.zeros_like(factors[mode])
     ones = np.ones(rows.shape[1])
     for _ in range(_MOST_STEPS):

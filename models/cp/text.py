@@ -36,7 +36,7 @@ from .held_out import prepared as prepared_entries
 from .held_out import validated
 from .kernels.normal_equations import equations_bytes
 from .layout.by_row import EntriesByRow
-from .logistic import PARABOLAS, LogisticModes, check_both, own_yes_and_all
+from .logistic import PARABOLAS, LogisticModes, check_answers, own_answers
 from .plan import LOGISTIC, POISSON, SQUARED_ERROR, CPPlan
 from .ranks import RankTensor, arrange, rows_of_ranks, squared_norm
 from .state import CPState
@@ -48,7 +48,7 @@ Fixed = tuple[PerRank, Iteration, tuple[PerRank, list[PreparedPlan]] | None]
 # what they change: factors, their fit; of the best iteration (if somebody watches) rows and fit
 Changing = tuple[Factors, float, PerRank | None, float, Seen]
 
-_SUMS = {SQUARED_ERROR: squared_norm, POISSON: own_sums, LOGISTIC: own_yes_and_all}
+_SUMS = {SQUARED_ERROR: squared_norm, POISSON: own_sums, LOGISTIC: own_answers}
 
 
 class CPText(Text):
@@ -100,7 +100,7 @@ class CPText(Text):
         if plan.choice.loss == POISSON:
             check_sums(of_tensor, shape)
         elif plan.choice.loss == LOGISTIC:
-            check_both(of_tensor)
+            check_answers(of_tensor)
         else:
             check_norm(*of_tensor)
         held_out, n_held_out = None, 0
@@ -272,10 +272,11 @@ def iteration(
     measured = {"fit": fit, "fit_change": fit - before}
     finite = bool(np.isfinite(sums).all())
     if held_out is not None and finite:
-        measured["validation_rmse"] = validated(
-            comm, factors, held_out,
-            n_held_out=n_held_out, logistic=isinstance(modes, LogisticModes),
-        )  # fmt: skip
+        logistic = isinstance(modes, LogisticModes)
+        error = validated(comm, factors, held_out, n_held_out=n_held_out, logistic=logistic)
+        measured |= (
+            {"validation_loss": error} if logistic else {"validation_rmse": float(np.sqrt(error))}
+        )
     if watch is not None:
         seen = watch.after(seen, number, measured)
         if seen.step == number:

@@ -244,7 +244,7 @@ def test_yes_and_no(tmp_path, capsys, run_cli):
     held = ("--missing", "unknown", "--validation-fraction", 0.2)
     assert run_cli("fit", "cp", path, *SMALL, *loss, *held, "--out", out) == 0
     told = capsys.readouterr().out
-    assert "share of the deviance that is explained" in told and "RMSE of probabilities" in told
+    assert "share of the deviance that is explained" in told and "log loss" in told
     page = (out / "report.html").read_text()
     assert "the logarithm of the odds" in page and "‖X − X̂‖" not in page
     model = daskpart.CPDecomposition.load(out / "model")

@@ -213,7 +213,7 @@ def test_rows_of_new_slices_are_those_of_logistic_regression(mode):
 
 
 def test_entries_that_are_held_out():
-    """The error of probabilities, and the best iteration by it."""
+    """Their log loss, and the best iteration by it."""
     tensor, _ = drawn(3)
     held = np.random.default_rng(3).random(tensor.nnz) < 0.3
     learnt, validation = (
@@ -222,12 +222,25 @@ def test_entries_that_are_held_out():
     )
     fitted = model(4, ridge=0, max_iter=80, patience=2).fit(learnt, validation=validation)
     row = fitted.history_.set_index("iteration").loc[fitted.best_iteration_]
-    errors = validation.data - fitted.predict(validation.coords.T)
-    assert row["validation_rmse"] == pytest.approx(np.sqrt((errors**2).mean()), rel=1e-10)
+    found = fitted.predict(validation.coords.T)
+    assert row["validation_loss"] == pytest.approx(log_loss(validation.data, found), rel=1e-10)
     assert fitted.n_iter_ < 80
     assert fitted.comm_report_.matches
     drawn_out = model(2, validation_fraction=0.2).fit(tensor)
-    assert drawn_out.history_["validation_rmse"].between(0, 1).all()
+    assert drawn_out.history_["validation_loss"].between(0, 2).all()
+
+
+def test_no_may_be_minus_one():
+    tensor, _ = drawn(3)
+    signed = sparse.COO(tensor.coords, 2 * tensor.data - 1, shape=tensor.shape)
+    one, other = (
+        model(validation_fraction=0.2).fit(tensor),
+        model(validation_fraction=0.2).fit(signed),
+    )
+    assert same_bits(one, other)
+    assert one.score(tensor) == other.score(signed)
+    np.testing.assert_array_equal(one.transform(tensor), other.transform(signed))
+    assert one.history_["validation_loss"].tolist() == other.history_["validation_loss"].tolist()
 
 
 def test_a_mode_grows():
@@ -280,7 +293,7 @@ def test_a_fit_goes_on(tmp_path):
 
 def test_what_is_neither_yes_nor_no():
     tensor, _ = drawn(3)
-    with pytest.raises(InputError, match=r"2 is neither: give 1 and 0"):
+    with pytest.raises(InputError, match=r"2 is neither: say yourself"):
         model().fit(2 * tensor)
     with pytest.raises(InputError, match="missing='unknown'"):
         model(missing="zero").fit(tensor)
@@ -288,14 +301,17 @@ def test_what_is_neither_yes_nor_no():
         model(nonnegative=True).fit(tensor)
     assert model(nonnegative=[True, False, True]).fit(tensor).factors_[0].min() >= 0
     ones = sparse.COO(tensor.coords, np.ones(tensor.nnz), shape=tensor.shape)
-    with pytest.raises(InputError, match="all stored entries are 1"):
+    with pytest.raises(InputError, match="all stored entries say yes"):
         model().fit(ones)
     with pytest.raises(InputError, match="is neither"):
         model().fit(tensor, validation=tensor * 0.5)
     fitted = model().fit(tensor)
-    for answer in (fitted.score, fitted.transform):
+    mixed = sparse.COO(tensor.coords, np.arange(tensor.nnz) % 3 - 1, shape=tensor.shape)
+    for answer in (fitted.score, fitted.transform, fitted.fit):
         with pytest.raises(InputError, match="is neither"):
-            answer(-tensor)
+            answer(tensor * 0.5)
+        with pytest.raises(InputError, match="as 0 or as −1, and both"):
+            answer(mixed)
     with pytest.raises(InputError, match="all stored entries"):
         fitted.score(ones)
     with pytest.raises(InputError, match="least squares"):
