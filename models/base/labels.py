@@ -260,16 +260,15 @@ def _plain(labels: np.ndarray) -> list[Any]:
 
 @contextmanager
 def sorting_labels(labels: Any) -> Iterator[None]:
-    """Around what sorts labels of y: InputError where they can't be, as texts beside numbers."""
+    """Around what sorts labels of y: InputError for bytes, and for texts beside numbers."""
     try:
         yield
     except TypeError as error:
         kinds = {type(label).__name__: label for label in np.ravel(labels).tolist()[::-1]}
-        if len(kinds) < 2:
-            raise
         told = ", ".join(f"{kinds[kind]!r} ({kind})" for kind in sorted(kinds))
+        what = "of several kinds" if len(kinds) > 1 else "that are neither texts nor numbers"
         raise InputError(
-            f"y holds labels of several kinds, such as {told}: give texts or numbers alone, "
+            f"y holds labels {what}, such as {told}: give texts or numbers alone, "
             "and drop rows whose label is missing"
         ) from error
 

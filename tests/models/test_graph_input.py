@@ -297,6 +297,14 @@ def test_labels_that_are_texts_and_numbers_are_refused(classifier):
         classifier.fit(np.eye(4), y, **of_graph)
 
 
+@pytest.mark.parametrize("classifier", [LogisticRegression(), MLPClassifier((4,))])
+@pytest.mark.parametrize("dtype", ["S1", object])
+def test_labels_of_bytes_are_refused(classifier, dtype):
+    y = np.array([b"a", b"c", b"b", b"b"], dtype=dtype)
+    with pytest.raises(InputError, match=r"neither texts nor numbers, such as b'a' \(bytes\)"):
+        classifier.fit(np.eye(4), y)
+
+
 @pytest.mark.parametrize("layer", ["gcn", "sage", "gin", "gat"])
 @pytest.mark.parametrize("ways", [{}, {"first_product": "each"}, {"batch_size": 4}])
 def test_without_features_is_with_the_identity(layer, ways):
