@@ -69,6 +69,7 @@ class Solve:
         """What a row is worth in events, for who balances ranks: its own F x F system."""
         return round(_ROW_SHARES[self.solver] * n_components)
 
+    @np.errstate(over="ignore")  # a fit that diverges is told at the end
     def __call__(
         self,
         events: Events,
@@ -216,6 +217,8 @@ def owned_gram(factors: RankFactors, *, side: str) -> NDArray[np.float64]:
     rows = getattr(factors, side)
     gram = np.empty((rows.shape[1], rows.shape[1]))
     gram_of(rows, factors.events[side].n_owned, gram)
+    if not np.isfinite(gram).all():
+        gram[:] = np.nan  # infinities of two ranks have no sum
     return gram
 
 

@@ -490,6 +490,15 @@ def test_gradients_bear_large_counts_or_say_so(n_ranks):
         model(n_ranks=n_ranks).fit(X)
 
 
+@pytest.mark.parametrize("solver", ["cg", "subspace", "cholesky"])
+@pytest.mark.parametrize("init_scale", [1e18, 1e20, 1e38])
+def test_first_rows_that_are_too_large_are_no_words_of_numpy(solver, init_scale):
+    try:  # from exact rows a fit may come back
+        model(solver=solver, init_scale=init_scale).fit(counts())
+    except DivergenceError as error:
+        assert "iteration 1" in str(error)
+
+
 def test_rows_without_large_counts_are_solved_by_gradients_as_ever():
     X = counts()
     one, other = (events_of(X, row, 1e10) for row in (None, 4))
