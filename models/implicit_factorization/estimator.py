@@ -299,6 +299,12 @@ class ImplicitFactorization(Recommender):
         score : float
             Between 0 and 1. What a user had in the fit is left out of its ranking, unless it is in
             X too. A user who had nothing in it gets no list, and counts 0.
+
+        Raises
+        ------
+        InputError
+            For users or items that the model does not know, or when none is left; for counts that
+            are not above 0, as in `fit`.
         """
         return self._ndcg(X, unknown)
 

@@ -341,7 +341,8 @@ class MatrixFactorization(Recommender):
         Raises
         ------
         InputError
-            For users or items that the model does not know, or when none is left.
+            For users or items that the model does not know, or when none is left; with "bpr" for
+            counts that are not above 0, as in `fit`.
         """
         if as_fitted(self, "loss").loss == "bpr":
             return self._ndcg(X, unknown)

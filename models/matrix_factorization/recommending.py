@@ -29,7 +29,7 @@ from daskpart.partitions import Partition
 from .blocks import over_blocks, row_blocks
 from .factor_model import FactorModel
 from .predicting import shown
-from .problem import Ratings
+from .problem import Ratings, as_events
 from .ranking import Catalogue, directions, only_itself, top_n, without_order
 from .state import MFState
 
@@ -296,7 +296,8 @@ class Recommender(FactorModel):
                 "rankings: judge it by metrics.evaluate_ranking(model, X, exclude_seen=False), or "
                 "fit it on events in memory"
             )
-        table = evaluate_ranking(self, X, 10, exclude_seen="others", unknown=unknown)
+        events = as_events(X, self._columns())  # as `fit` reads them: a count of 0 is none
+        table = evaluate_ranking(self, events, 10, exclude_seen="others", unknown=unknown)
         return float(table["ndcg"].iloc[0])
 
 

@@ -499,6 +499,15 @@ def test_first_rows_that_are_too_large_are_no_words_of_numpy(solver, init_scale)
         assert "iteration 1" in str(error)
 
 
+@pytest.mark.parametrize("count", [0.0, -1.0])
+def test_what_no_fit_takes_for_an_event_is_no_hit(count):
+    X = counts()
+    fitted = model().fit(X)
+    X.data[5] = count
+    with pytest.raises(InputError, match="an event has a count above 0"):
+        fitted.score(X)
+
+
 def test_rows_without_large_counts_are_solved_by_gradients_as_ever():
     X = counts()
     one, other = (events_of(X, row, 1e10) for row in (None, 4))
