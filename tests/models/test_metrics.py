@@ -189,7 +189,8 @@ def test_on_workers_it_is_the_same(fitted, client):
 
 
 @pytest.mark.parametrize("n_scores", [1, 2, 4, 1000])
-def test_ranks_are_those_of_a_sort_however_many_scores_are_equal(n_scores):
+@pytest.mark.parametrize("many", [0, 30, 100])
+def test_ranks_are_those_of_a_sort_however_many_scores_are_equal(n_scores, many):
     random, shape = np.random.default_rng(n_scores), (12, 60)
     scores = random.integers(n_scores, size=shape).astype(np.float32)
     scores[random.random(shape) < 0.2] = -np.inf
@@ -198,7 +199,10 @@ def test_ranks_are_those_of_a_sort_however_many_scores_are_equal(n_scores):
     pointer = np.concatenate(([0], np.cumsum(counts)))
     ranks, in_order = np.empty(wanted.size, np.int64), np.empty(12)
     n_ranked = np.empty(12, np.int64)
-    ranks_of_wanted(scores, wanted, pointer, ranks, in_order, n_ranked)
+    are_sorted = counts >= many
+    at = np.where(are_sorted, np.cumsum(are_sorted) - 1, -1)
+    rising = np.sort(scores[are_sorted], axis=1)
+    ranks_of_wanted(scores, rising, at, wanted, pointer, ranks, in_order, n_ranked)
     assert n_ranked.tolist() == (scores > -np.inf).sum(axis=1).tolist()
     for row, (line, mine) in enumerate(zip(scores, is_wanted, strict=True)):
         known = mine & (line > -np.inf)

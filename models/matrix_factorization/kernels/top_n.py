@@ -119,16 +119,34 @@ def in_order(best, found, filled):
             scores[place], items[place] = -np.inf, -1
 
 
+@kernel(internal=True, _nrt=False)
+def _n_before(rising, score, with_equal):
+    """How many of rising scores are lower than this one, or as high."""
+    low, high = 0, rising.size
+    while low < high:
+        middle = (low + high) // 2
+        if rising[middle] < score or (with_equal and rising[middle] == score):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 @kernel
-def ranks_of_wanted(scores, wanted, pointer, ranks, ties_below, n_ranked):
+def ranks_of_wanted(scores, rising, at, wanted, pointer, ranks, ties_below, n_ranked):
     """Where the wanted items of each row stand among all whose score is not −inf.
 
     A pass over the row for each wanted item: a processor compares many scores at once, while to
-    search each score among those wanted is a branch that it guesses wrong half of the time.
+    search each score among those wanted is a branch that it guesses wrong half of the time. Of a
+    row that wants many the scores are there in order, too, so that each wanted item is searched.
 
     Parameters
     ----------
     scores : float32 ndarray of shape (rows, n_items)
+    rising : float32 ndarray of shape (sorted rows, n_items)
+        Scores of some rows, sorted.
+    at : int64 ndarray of shape (rows,)
+        Which of these belongs to a row; −1: none.
     wanted : int32 ndarray
         Items that row r wants: ``wanted[pointer[r]:pointer[r + 1]]``, each once.
     ranks : int64 ndarray of the shape of `wanted`
@@ -153,11 +171,16 @@ def ranks_of_wanted(scores, wanted, pointer, ranks, ties_below, n_ranked):
             if not score > -np.inf:
                 continue
             above, equal, equal_before = 0, 0, 0
-            for item in range(n_items):
-                above += line[item] > score
-                equal += line[item] == score
-            for item in range(own):
-                equal_before += line[item] == score
+            if at[row] >= 0:
+                up_to = _n_before(rising[at[row]], score, True)
+                above, equal = n_items - up_to, up_to - _n_before(rising[at[row]], score, False)
+            else:
+                for item in range(n_items):
+                    above += line[item] > score
+                    equal += line[item] == score
+            if equal > 1:
+                for item in range(own):
+                    equal_before += line[item] == score
             ranks[place] = above + equal_before
             below += n_there - above - 0.5 * equal
             n_known += 1
