@@ -28,7 +28,7 @@ import sparse
 from daskpart._floor.checks import as_array, one_of, require_like, several, whole_numbers
 from daskpart._floor.tables import ShownAsTable
 from daskpart._floor.words import listed, not_read
-from daskpart.errors import DaskpartWarning, InputError
+from daskpart.errors import DaskpartWarning, InputError, ReadError
 
 from .column_names import plain_word
 from .coordinates import (
@@ -59,6 +59,10 @@ _ACCEPTED = (
     "sparse.COO, sparse.GCXS, scipy.sparse, a Dask array of sparse chunks, an xarray.DataArray of "
     "any of these, a DataFrame with a column of indices a mode and one of values, a list of "
     "(index, …, value), or the path of a file that daskpart.read takes"
+)
+_OF_TABLE = (
+    "(of a table with a column for each mode and one of values give a DataFrame, such as "
+    "pandas.read_csv(path))"
 )
 
 
@@ -181,7 +185,12 @@ def as_tensor(
         from daskpart.readers import read
         from daskpart.readers.contents import sparse_inside
 
-        data = sparse_inside(read(data), str(data))
+        try:
+            data = sparse_inside(read(data), str(data))
+        except ReadError as error:
+            if error.option is None:
+                raise
+            raise ReadError(f"{error.problem} {_OF_TABLE}") from error  # an option would not help
     data = table_in_memory(data)
     in_frame = is_a(data, "pandas", "DataFrame") or isinstance(data, list | tuple)
     if values is not None and not in_frame:

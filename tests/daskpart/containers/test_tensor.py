@@ -121,6 +121,18 @@ def test_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "lines", ["a,b,c,d\n1,2,3,4.5\n2,3,1,5.5\n", "k;b;c d\n1 2;x,3,4.5\n"]
+)  # of unknown columns, and of no format that is known
+def test_of_a_table_a_frame_is_asked_for(tmp_path: Path, lines: str) -> None:
+    """The columns of ratings were: an option of `read`, which who gives a path cannot give."""
+    path = tmp_path / "table.txt"
+    path.write_text(lines)
+    with pytest.raises(ReadError, match=r"DataFrame, such as pandas.read_csv\(path\)\)$") as told:
+        as_tensor(path)
+    assert "columns=" not in str(told.value)
+
+
+@pytest.mark.parametrize(
     ("data", "message"),
     [
         (np.ones((2, 2)), r"sparse.COO.from_numpy\(array\) keeps"),
