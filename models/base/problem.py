@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -54,21 +55,26 @@ def check_components(state: Any, n_components: int) -> None:
         )
 
 
-def share_held_out(model: Any, name: str, given: Any) -> float:
+def share_held_out(model: Any, name: str, data: Mapping[str, Any]) -> float:
     """The share that a fit holds out of its data.
+
+    Of ``partial_fit`` none: a batch is all to be learnt from, and its one step cannot stop early.
 
     Parameters
     ----------
-    name, given : str, Any
-        The argument of ``fit`` by which data to measure by may be given instead; None: they are
-        not.
+    name : str
+        The argument of ``fit`` by which data to measure by may be given instead.
+    data : mapping
+        Further arguments of ``fit``; of ``partial_fit`` "one_step", too.
 
     Raises
     ------
     InputError
         Where both are asked for, or `patience` would have nothing to look at.
     """
-    share = float(model.validation_fraction)
+    if data.get("one_step"):
+        return 0.0
+    share, given = float(model.validation_fraction), data.get(name)
     if share and given is not None:
         raise InputError(f"give {name}=… or validation_fraction, not both")
     if model.patience is not None and not share and given is None:

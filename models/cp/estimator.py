@@ -419,8 +419,7 @@ class CPDecomposition(CPModel):
                 "validation entries are not in X, and missing='zero' takes them for 0: give "
                 "missing='unknown'"
             )
-        # a batch is all to be learnt from
-        share = 0.0 if data.get("one_step") else share_held_out(self, "validation", validation)
+        share = share_held_out(self, "validation", data)
         problem = problem_of(X, y, self.missing)
         if self.loss == POISSON and problem.tensor is not None:
             check_counts(problem.tensor.values)

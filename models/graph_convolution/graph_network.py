@@ -283,7 +283,7 @@ class GraphNetwork(FittedNetwork):
         goes_on = data.get("one_step", False) and hasattr(self, "state_")
         is_warm = self.warm_start and hasattr(self, "state_")
         targets = self._targets(y, data.get("classes"), goes_on or is_warm)
-        share = share_held_out(self, "validation_mask", mask)
+        share = share_held_out(self, "validation_mask", data)
         label_names, row_names = names_of_rows(y), names_of_rows(X)
         graph, n_labels = table_in_memory(data.get("graph")), len(targets.values)
         problem = self._read(X, graph, n_labels, label_names, reset=not goes_on)

@@ -44,6 +44,7 @@ max_iter : int, default=200
     Epochs.
 validation_fraction : float, default=0.0
     Share of the labelled vertices that are held out; or give `validation_mask` to `fit`.
+    `partial_fit` learns from all.
 patience : int or None, default=None
     Stop after so many epochs in which what `monitor` says became no better; the model then has the
     weights of the best epoch.

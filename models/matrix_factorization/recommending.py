@@ -268,9 +268,7 @@ class Recommender(FactorModel):
         self, ratings: Ratings, data: dict[str, Any], random_state: int, *, kind: str
     ) -> Ratings:
         """The problem of a fit, with what is held out of it or was given to measure it by."""
-        given = data.get("validation")
-        # a batch is all to be learnt from
-        share = 0.0 if data.get("one_step") else share_held_out(self, "validation", given)
+        given, share = data.get("validation"), share_held_out(self, "validation", data)
         return ratings.with_validation(given, share, random_state, self._columns(), kind=kind)
 
     def _most_ranks(self, problem: Any) -> float:

@@ -193,10 +193,8 @@ class SampleModel(DistributedEstimator):
         )
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Samples:
-        is_batch, eval_set = data.get("one_step", False), data.get("eval_set")
-        # a batch is all to be learnt from, and its one step cannot stop early
-        share = 0.0 if is_batch else share_held_out(self, "eval_set", eval_set)
-        goes_on, held = is_batch and hasattr(self, "state_"), None
+        share, eval_set = share_held_out(self, "eval_set", data), data.get("eval_set")
+        goes_on, held = data.get("one_step", False) and hasattr(self, "state_"), None
         given = self._given(X, y, data.get("sample_weight"), not goes_on)
         if share:
             given, held = given.split(share, random_state)

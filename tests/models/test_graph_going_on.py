@@ -36,6 +36,19 @@ def test_classes_are_those_of_the_first_fit(going_on):
             again.partial_fit(features(), some, [10, 20], graph=graph())
 
 
+@pytest.mark.parametrize("more", [{}, {"patience": 2}, {"batch_size": 3}])
+def test_a_step_more_learns_from_all_labels(more):
+    """As of all models: a share is held out of a fit only."""
+    whole, asked = model(**more), model(validation_fraction=0.3, **more)
+    for fitted in (whole, asked, whole, asked):
+        fitted.partial_fit(features(), labels(), graph=graph())
+    np.testing.assert_array_equal(weights_of(asked), weights_of(whole))
+    assert asked.history_["validation_loss"].isna().all()
+    held = np.flatnonzero(labels() == 0)[:2]
+    asked.partial_fit(features(), labels(), graph=graph(), validation_mask=held)
+    assert np.isfinite(asked.history_["validation_loss"].iloc[-1])
+
+
 @pytest.mark.parametrize("unlabelled", [-1, np.nan, None])
 def test_what_says_unlabelled_is_no_class(unlabelled):
     """As of np.unique(y): it would be an output that no label is of."""
