@@ -9,6 +9,7 @@ last state that it kept, on a new communicator for the workers that are there.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
@@ -275,7 +276,8 @@ def usable_client(client: Any = None) -> Client | None:
     Raises
     ------
     InputError
-        For a client that is none, as its address, or is asynchronous or closed.
+        For a client that is none, as its address, or is asynchronous or closed, or that of the
+        process that this one was forked from.
     """
     if client is None:
         try:
@@ -294,4 +296,16 @@ def usable_client(client: Any = None) -> Client | None:
         )
     wanted = "a distributed.Client; of an address it is Client(address)"
     require_like(client, "client", ("scatter", "nthreads"), wanted)
+    if not _is_served(client):
+        raise InputError(
+            "the client was connected by another process, which this one was forked from: connect "
+            "one here, Client(address), or take transport='local' for this process"
+        )
     return client
+
+
+def _is_served(client: Client) -> bool:
+    """Whether a thread of this process runs the client's loop: a fork has none but its own."""
+    loop = getattr(getattr(client, "loop", None), "asyncio_loop", None)
+    thread = getattr(loop, "_thread_id", None)
+    return thread is None or any(each.ident == thread for each in threading.enumerate())

@@ -22,7 +22,8 @@ def client_for(transport: str, client: Any = None) -> Any:
     Raises
     ------
     InputError
-        For a client that is none, as its address, or is asynchronous or closed.
+        For a client that is none, as its address, or is asynchronous or closed, or that of the
+        process that this one was forked from.
     """
     return client if transport == "local" else client_if_any(client)
 

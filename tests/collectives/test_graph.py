@@ -206,6 +206,24 @@ def test_what_is_no_client_for_ranks_is_refused(make):
             make(client=odd)
 
 
+@pytest.mark.cluster
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no process is forked here")
+@pytest.mark.parametrize("is_given", [True, False])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork of a process with threads
+def test_a_client_of_the_process_before_a_fork_is_refused(client, is_given):
+    """No thread of the fork runs its loop: it waited half a minute for an answer, twice."""
+    begin, child = time.monotonic(), os.fork()
+    if not child:
+        code = 1
+        try:
+            communicator_for("auto", 2, client if is_given else None)
+        except InputError as error:
+            code = int("forked" not in str(error))
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0 and time.monotonic() - begin < 25
+
+
 def test_workers_in_order_of_their_names():
     class Client:
         def __init__(self, names):
