@@ -66,7 +66,7 @@ class ClusterServer:
         except InputError as error:
             error.add_note("a parameter server knows transport='local' besides, and no graph")
             raise
-        self._runs, self.places = 0, comm.placement
+        self._runs, self._failed, self.places = 0, 0, comm.placement
         # the placement of the ids goes to each worker once
         firsts = [self.places.index(place) == rank for rank, place in enumerate(self.places)]
         specs = [spec if is_first else None for is_first in firsts]
@@ -81,23 +81,34 @@ class ClusterServer:
 
     def run(self, program: Callable, columns: list[PerRank], shared: dict) -> list[RankOutcome]:
         """The program on every rank."""
-        self._runs += 1
         try:
+            self._undo_failed()
+            self._runs += 1
             return self._gathered(_run, *columns, program=program, shared=shared, run=self._runs)
         except WorkerLostError as error:
             error.add_note("its shards are gone; make a new server of the rows saved last")
             raise
         except BaseException:
-            with suppress(WorkerLostError):
-                self._on_ranks(_on_shard, do=Shard.undo, run=self._runs)
+            self._failed = self._runs
             raise
+
+    def _undo_failed(self) -> None:
+        """Bring back the rows of before the last run, if it failed.
+
+        Not as it fails: on Ctrl-C nobody waits for a worker that may not answer.
+        """
+        if self._failed:
+            self._on_ranks(_on_shard, do=Shard.undo, run=self._failed)
+            self._failed = 0
 
     def values(self) -> list[NDArray[Any]]:
         """Rows of each shard, brought here."""
+        self._undo_failed()
         return self._gathered(_on_shard, do=attrgetter("values"))
 
     def set_values(self, pieces: list[NDArray[Any]]) -> None:
         """Other rows for each shard."""
+        self._undo_failed()
         self._on_ranks(_on_shard, self.communicator.values(pieces), do=Shard.set_values)
 
     def _on_ranks(self, step: Callable, *values: PerRank, **static: Any) -> PerRank:

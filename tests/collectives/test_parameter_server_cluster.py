@@ -224,6 +224,38 @@ def test_ctrl_c(quiet_client):
     assert_usable(quiet_client)
 
 
+@pytest.mark.parametrize("use", ["values", "set_values", "run"])
+def test_after_ctrl_c_nothing_is_asked_of_workers(quiet_client, monkeypatch, use):
+    """The rows of before were: of one that was frozen, until the scheduler gave it up."""
+    asked = []
+    with server_on(quiet_client, dtype=int, initial=3, delay=math.inf) as server:
+        comm = server.communicator
+        usual = comm.map
+
+        def noted(*given, **static):
+            asked.append(static.get("do"))
+            return usual(*given, **static)
+
+        monkeypatch.setattr(comm, "map", noted)
+        timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            server.run(push_and_wait, seconds=5.0)
+        timer.join()
+        assert asked == [None]  # the run
+        given = {"values": (), "set_values": (8,), "run": (log_tasks,)}[use]
+        getattr(server, use)(*given)
+        assert asked[1] is Shard.undo
+        rows = {"values": 3, "set_values": 8, "run": 9}[use]
+        assert (server.values()[:4] == rows).all() and asked.count(Shard.undo) == 1
+
+
+def push_and_wait(endpoint, seconds):
+    endpoint.push(np.arange(N_ITEMS), np.ones(N_ITEMS, int))
+    time.sleep(seconds)
+    endpoint.pull([0])
+
+
 def test_cancelled_ranks(quiet_client):
     begin = time.monotonic()
     with server_on(quiet_client, delay=1) as server:
