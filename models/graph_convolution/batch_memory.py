@@ -97,7 +97,7 @@ def batch_bytes(
     graph_of : sequence of int
         Which graph each layer works on.
     row_bytes : float64 ndarray of shape (n_ranks,)
-        Of the features of a vertex.
+        Of the features of a vertex, and of what dropout makes of them.
     n_trained : float64 ndarray of shape (n_ranks,)
         Vertices that are trained on.
     """
@@ -111,7 +111,7 @@ def batch_bytes(
     drawn += 12 * counts.halo + 8 * (counts.sent + counts.sources)
     total = np.sum(graphs + drawn, axis=0) + 8 * counts.targets[0]
     total += 8 * (counts.halo + counts.sent)[first]  # messages
-    total += row_bytes * n_own[first] * (2 if network.dropout else 1)
+    total += row_bytes * n_own[first]
     for layer, graph in zip(network.layers, graph_of, strict=True):
         kept = layer.halo_values * counts.halo[graph] + layer.entry_values * entries[graph]
         total += itemsize * kept

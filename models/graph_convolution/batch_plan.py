@@ -172,7 +172,8 @@ class BatchPlan(GCNPlan):
         rows = (4 + itemsize) * (self.n_entries - n_loops) + (8 + 2 * itemsize) * n_own
         order = 8 * (n_seeds + batches.n_batches + 1)
         n_trained = self.n_trained * batches.size / batches.n_seeds
-        row_bytes = features / np.maximum(n_own, 1)
+        made = features + (self.value_bytes if network.dropout else 0)
+        row_bytes = made / np.maximum(n_own, 1)
         batch = batch_bytes(self.counts, network, batches.graph_of, row_bytes, n_trained)
         batch += self.of_label * n_trained
         return {

@@ -66,8 +66,9 @@ class GCNPlan(FitPlan):
         Nonzeros of each rank's rows of Â.
     is_symmetric : bool
         Whether both directions share one matrix, as Âᵀ is Â.
-    feature_bytes, label_bytes : int64 ndarray of shape (n_ranks,)
-        Of features, or of their product with Â where that is kept; of labels.
+    feature_bytes, value_bytes, label_bytes : int64 ndarray of shape (n_ranks,)
+        Of features, or of their product with Â where that is kept; of their values, which dropout
+        makes anew, where the places of sparse ones stay; of labels.
     n_trained : int64 ndarray of shape (n_ranks,)
         Vertices of each rank that are trained on.
     n_slots : int
@@ -86,6 +87,7 @@ class GCNPlan(FitPlan):
     n_entries: NDArray[np.int64] = field(repr=False)
     is_symmetric: bool
     feature_bytes: NDArray[np.int64] = field(repr=False)
+    value_bytes: NDArray[np.int64] = field(repr=False)
     label_bytes: NDArray[np.int64] = field(repr=False)
     n_trained: NDArray[np.int64] = field(repr=False)
     n_slots: int = 0
@@ -149,7 +151,7 @@ class GCNPlan(FitPlan):
             "graph": matrices * ((4 + itemsize) * self.n_entries + 8 * (n_own + n_halo))
             + 8 * (n_own + np.sum(positions, axis=0)),
             "labels": self.label_bytes,
-            "features": self.feature_bytes * (2 if network.dropout else 1),
+            "features": self.feature_bytes + (self.value_bytes if network.dropout else 0),
             "halo": itemsize * network.halo_values * n_halo,
             "attention": itemsize * network.entry_values * self.n_entries,
             "weights": np.full(self.n_ranks, n_copies * itemsize * network.n_weights),
@@ -257,6 +259,11 @@ def plan_fit(
         forward, backward = _products(problem, partition, communication)
     if network.returns_halo:
         backward = forward.reversed()
+    feature_bytes, value_bytes = (
+        problem.feature_bytes(partition, network)
+        if forecasts_memory
+        else np.zeros((2, n_ranks), np.int64)
+    )
     return GCNPlan(
         n_ranks=n_ranks,
         random_state=random_state,
@@ -268,11 +275,8 @@ def plan_fit(
         backward=backward,
         n_entries=problem.entries_of_ranks(partition, network.operator),
         is_symmetric=network.returns_halo or (problem.is_symmetric and network.operator != "mean"),
-        feature_bytes=(
-            problem.feature_bytes(partition, network)
-            if forecasts_memory
-            else np.zeros(n_ranks, np.int64)
-        ),
+        feature_bytes=feature_bytes,
+        value_bytes=value_bytes,
         label_bytes=problem.label_bytes(partition),
         n_trained=np.bincount(partition.assignment[problem.training], minlength=n_ranks),
         n_slots=n_slots,

@@ -150,20 +150,26 @@ class GraphProblem(Problem):
         matrix = self.adjacency if operator == "mean" else self.pattern
         return _summed(np.diff(matrix.indptr), partition)
 
-    def feature_bytes(self, partition: Partition, network: Network) -> NDArray[np.int64]:
-        """Bytes of features, or of what is kept of them, on each rank; a sparse product's about."""
+    def feature_bytes(
+        self, partition: Partition, network: Network
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Bytes of features, or of what is kept of them, on each rank; and of these, of values.
+
+        Those of a sparse product are about so many.
+        """
         first, itemsize = network.layers[0], np.dtype(network.dtype).itemsize
         X: Any = self.inputs(network)
         own = np.bincount(partition.assignment, minlength=partition.n_parts)
         if not _is_sparse(X):
             copies = 1 + (first.keeps_product and first.reads_inputs)
-            return copies * itemsize * self.n_inputs * own
+            held = copies * itemsize * self.n_inputs * own
+            return held, held
         counts = [np.diff(X.indptr)] if first.reads_inputs or not first.keeps_product else []
         entries = [_summed(each, partition) for each in counts]
         if first.keeps_product:
             entries.append(self._entries_of_product(partition, network, X))
-        held = [(4 + itemsize) * each + 4 * (own + 1) for each in entries]
-        return np.sum(held, axis=0)
+        n_entries = np.sum(entries, axis=0)
+        return (4 + itemsize) * n_entries + 4 * len(entries) * (own + 1), itemsize * n_entries
 
     def _entries_of_product(
         self, partition: Partition, network: Network, X: Any

@@ -55,11 +55,6 @@ class SparseRows:
         """Of the values."""
         return self.data.dtype
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return self.indptr.nbytes + self.indices.nbytes + self.data.nbytes
-
 
 Rows = NDArray[Any] | SparseRows
 

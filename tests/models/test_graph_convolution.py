@@ -275,6 +275,24 @@ def test_memory_is_as_planned(layer, kind):
         np.testing.assert_allclose(held, planned, rtol=0.15)
 
 
+@pytest.mark.parametrize("first_product", ["each", "kept"])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_dropout_takes_the_values_of_features_again_and_not_their_places(kind, first_product):
+    options = {"hidden": (), "first_product": first_product, "max_iter": 1}
+    X = features(kind) @ np.eye(6, 18)  # so wide that X·W travels, and sparse rows stay sparse
+    X = scipy.sparse.csr_array(X) if kind == "sparse" else X + 1
+    plain, dropped = (
+        model(dropout=rate, **options).fit(X, labels(), graph=graph()) for rate in (0.0, 0.5)
+    )
+    if first_product == "kept":
+        X = graph() @ X + X  # of the pattern of Â X
+    of_rows = np.count_nonzero(X.toarray() if kind == "sparse" else X, axis=1)
+    values = 8 * np.bincount(plain.partition_.assignment, of_rows)
+    for name in ("memory", "expected_memory"):
+        before, after = (np.array(getattr(each.comm_report_, name)) for each in (plain, dropped))
+        np.testing.assert_array_equal(after - before, values)
+
+
 # -- dropout ---
 
 
