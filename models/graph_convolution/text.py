@@ -321,8 +321,8 @@ def end_of_epoch(
     bounded = comm.assume_replicated(comm.map(has_bounded_weights, model)).result()
     finite, validation = bounded and bool(np.isfinite(loss)), (float("nan"), float("nan"))
     if network.n_validation:
-        ended = forward(comm, data, to_readers, model, network=network, epoch=None)
-        sums_of_ranks = comm.map(validation_sums, data, ended.boundaries[-1], network=network)
+        last = boundary_at(comm, data, to_readers, model, network=network)
+        sums_of_ranks = comm.map(validation_sums, data, last, network=network)
         found = allreduce(comm, sums_of_ranks).result()
         validation = (
             float(found[0] / network.n_validation),
@@ -358,10 +358,24 @@ def infer(
     place: int = -1,
 ) -> PerRank:
     """Values behind a layer for each rank's own vertices, without dropout; a text."""
+    boundary = boundary_at(comm, data, prepared, model, network=network, place=place)
+    return comm.settle(comm.map(value_of, boundary))
+
+
+def boundary_at(
+    comm: Communicator,
+    data: PerRank,
+    prepared: PreparedPlan,
+    model: PerRank,
+    *,
+    network: Network,
+    place: int = -1,
+) -> PerRank:
+    """What lies behind a layer, without dropout; none before it is kept."""
     at = range(len(network.layers) + 1)[place]
     layers = passed(comm, data, prepared, model, network=network, epoch=None)
     boundary, _ = next(islice(layers, at, None))
-    return comm.settle(comm.map(value_of, boundary))
+    return boundary
 
 
 # -- steps on one rank ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ from test_graph_convolution import N, features, graph, labels, model
 
 from daskpart.collectives.transports.threads import ThreadsCommunicator
 from daskpart.errors import InputError
-from daskpart.models.graph_convolution import inference
+from daskpart.models.graph_convolution import inference, passes, text
 from daskpart.models.graph_convolution.inference import outputs_of
 from daskpart.models.graph_convolution.layers import LAYERS
 from daskpart.models.graph_convolution.state_dicts import coefs_from_state_dict
@@ -236,3 +237,19 @@ def test_layers_that_the_fit_did_not_have_are_told(other):
     for ask in (fitted.predict, fitted.transform):
         with pytest.raises(InputError, match=r"was fitted with others, and has 0\.weight, 0\.bias"):
             ask(features())
+
+
+@pytest.mark.parametrize("more", [{}, {"batch_size": 4}])
+def test_validation_keeps_no_layer_before_the_last(monkeypatch, more):
+    """On the whole graph, beside a mini-batch, all layers took more than the mini-batch."""
+    there, usual = [], text.validation_sums
+
+    def looked(data, last, *, network):
+        there.append(sum(isinstance(each, passes.Boundary) for each in gc.get_objects()))
+        return usual(data, last, network=network)
+
+    monkeypatch.setattr(text, "validation_sums", looked)
+    held = np.arange(N) % 3 == 0
+    options = {"hidden": (5, 5, 5, 5), "n_ranks": 1, "max_iter": 2}
+    model(**options, **more).fit(features(), labels(), graph=graph(), validation_mask=held)
+    assert len(there) == 2 and max(there) <= 2
