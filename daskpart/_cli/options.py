@@ -197,12 +197,14 @@ def format_of(formats: Sequence[str]) -> click.Option:
 
 def of_table() -> list[click.Option]:
     """Options that say how a table of ratings or events is written."""
-    words = {"--user": "users", "--item": "items", "--rating": "ratings, counts or amounts"}
+    words = {
+        "--user": "Column of users, of a file with a header.",
+        "--item": "Column of items, of a file with a header.",
+        "--rating": "Column of ratings, counts or amounts, of a file with a header. Where only "
+        "--user and --item are given, each line counts once.",
+    }
     return [
-        *(
-            click.Option([name], metavar="NAME", help=f"Column of {what}, of a file with a header.")
-            for name, what in words.items()
-        ),
+        *(click.Option([name], metavar="NAME", help=told) for name, told in words.items()),
         click.Option(["--header/--no-header"], default=None,
                      help="Whether the first line of text names the columns."),
         click.Option(["--text-ids"], is_flag=True, default=None,
