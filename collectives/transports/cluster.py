@@ -32,6 +32,7 @@ _PAUSED_SECONDS = 30.0  # in which a worker may write what it holds to disk, and
 _POLL_SECONDS = 0.5
 _LOOKS_AFTER_ERROR = 4
 _EFFECTS_OF_LOSS = (OSError, KilledWorker, NoValidWorkerError)  # OSError: comms that broke
+_LOOP_SECONDS = 10.0  # a client's loop may be held up for as long, by what keeps the interpreter
 _ANSWER_SECONDS = 20.0  # a scheduler that is silent for so long is taken for gone
 
 
@@ -298,14 +299,14 @@ def usable_client(client: Any = None) -> Client | None:
     require_like(client, "client", ("scatter", "nthreads"), wanted)
     if not _is_served(client):
         raise InputError(
-            "the client was connected by another process, which this one was forked from: connect "
-            "one here, Client(address), or take transport='local' for this process"
+            "the client does not run in this process: it was connected before this one was forked "
+            "from another. Connect one here, Client(address), or take transport='local'"
         )
     return client
 
 
 def _is_served(client: Client) -> bool:
-    """Whether a thread of this process runs the client's loop: a fork has none but its own."""
-    loop = getattr(getattr(client, "loop", None), "asyncio_loop", None)
-    thread = getattr(loop, "_thread_id", None)
-    return thread is None or any(each.ident == thread for each in threading.enumerate())
+    """Whether the client's loop runs in this process: that of a fork has no thread."""
+    ran = threading.Event()
+    client.loop.add_callback(ran.set)
+    return ran.wait(_LOOP_SECONDS)
