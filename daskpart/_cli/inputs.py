@@ -27,7 +27,7 @@ from daskpart.readers.contents import sparse_inside
 from daskpart.readers.detection import FORMATS, detect, suffix_format
 from daskpart.readers.example_tables import beginning
 from daskpart.readers.messages import ABSENT, about_commas
-from daskpart.readers.streams import first_lines, location, opened
+from daskpart.readers.streams import fail_at_encoding, first_lines, location, opened
 
 from .terminal import say_aside
 
@@ -284,8 +284,6 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from daskpart.readers.frames import fail_at_encoding
-
     path = location(source)
     try:
         if path.endswith((".parquet", ".pq")):
@@ -483,8 +481,6 @@ def lines_of(path: str | Path) -> list[str]:
     InputError
         For a file that is not there, or not in UTF-8.
     """
-    from daskpart.readers.frames import fail_at_encoding
-
     with opened(location(path)) as stream:
         content = stream.read()
     try:

@@ -28,6 +28,7 @@ from .libsvm import Rows, Wanted, refuse_labels
 from .scanning import Chunk, rows_of
 from .streams import (
     BYTE_ORDER_MARK,
+    fail_at_encoding,
     only_names_separator,
     opened,
     plain_name,
@@ -143,8 +144,7 @@ def table_of(path: str, label: str | int) -> Table:
     try:
         line = first.removeprefix(BYTE_ORDER_MARK).decode("utf-8").strip()
     except UnicodeDecodeError:  # names that are no longer those of the file are not found again
-        number = 2 if before else 1
-        raise ReadError(f"{path}, line {number}: the text is not UTF-8; save it as UTF-8") from None
+        fail_at_encoding(path)
     separator = separator_of(line)
     separator = "," if separator in (None, "::") else separator
     cells = cells_of(line, separator)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import io
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import numpy as np
 import pandas
@@ -27,7 +27,7 @@ from .detection import is_number, names_both_sides
 from .dialect import EDGES, RATINGS, Dialect, Relation, choose_columns
 from .messages import ABOUT_TEXT_IDS, ABSENT, about_commas, of_pandas, shown
 from .scanning import LARGEST_ID
-from .streams import head, opened
+from .streams import fail_at_encoding, head, opened
 
 # in place of "::", as pandas parts at one character; a tab may be in an id
 _UNIT_SEPARATOR = "\x1f"
@@ -213,20 +213,6 @@ def _as_number(value: Any) -> float:
         return np.nan if isinstance(value, str) and not is_number(value) else float(value)
     except OverflowError:
         return np.inf
-
-
-def fail_at_encoding(path: str) -> NoReturn:
-    """Name the line that is not UTF-8."""
-    with opened(path) as stream:
-        for number, line in enumerate(stream, 1):
-            try:
-                line.decode()
-            except UnicodeDecodeError:
-                raise ReadError(
-                    f"{path}, line {number}: the text is not UTF-8; the line is {line[:60]!r}; "
-                    "save the file as UTF-8"
-                ) from None
-    raise ReadError(f"{path}: the text is not UTF-8")
 
 
 def _as_labels(found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 import fsspec
 from fsspec.compression import compr
@@ -228,6 +228,20 @@ def refuse_no_text(path: str | os.PathLike[str], start: bytes) -> None:
             f"{path}: its lines end in carriage returns alone, as old programs write them; save it "
             "with the line ends of today"
         )
+
+
+def fail_at_encoding(path: str) -> NoReturn:
+    """Name the line that is not UTF-8."""
+    with opened(path) as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                raise ReadError(
+                    f"{path}, line {number}: the text is not UTF-8; the line is {line[:60]!r}; "
+                    "save the file as UTF-8"
+                ) from None
+    raise ReadError(f"{path}: the text is not UTF-8")
 
 
 def only_names_separator(line: bytes) -> bool:

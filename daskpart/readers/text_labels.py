@@ -24,6 +24,7 @@ from daskpart.errors import ReadError
 
 from .detection import is_number
 from .scanning import Chunk
+from .streams import fail_at_encoding
 
 _TRUE = ("True", "TRUE", "true")
 _REMARKS = ("#", "%")
@@ -72,7 +73,11 @@ def cut_labels(
     """
     kept: list[str] = []
     labels: list[str] = []
-    lines = [line.removesuffix("\r") for line in _decoded(chunk).split("\n")]
+    try:
+        text = chunk.text.decode()
+    except UnicodeDecodeError:
+        fail_at_encoding(chunk.path)
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
     rows = csv.reader(lines, delimiter=separator, skipinitialspace=True)
     try:
         for cells in rows:
@@ -100,14 +105,6 @@ def cut_labels(
             f"{chunk.path}, line {chunk.first_line + at}: {error}; the line is {line!r}"
         ) from None
     return replace(chunk, text="\n".join(kept).encode(), written=chunk.text), np.array(labels, str)
-
-
-def _decoded(chunk: Chunk) -> str:
-    try:
-        return chunk.text.decode()
-    except UnicodeDecodeError as error:
-        line = chunk.first_line + chunk.text.count(b"\n", 0, error.start)
-        raise ReadError(f"{chunk.path}, line {line}: the text is not UTF-8") from None
 
 
 def numbered(labels: NDArray[np.str_], known: Sequence[str], path: str) -> NDArray[np.float64]:

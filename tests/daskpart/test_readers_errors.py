@@ -280,10 +280,14 @@ def test_a_zip_is_told(tmp_path: Path) -> None:
         daskpart.read(path, "ratings")
 
 
-def test_names_of_features_that_are_not_utf8(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("größe,clicked\n1,0\n2,1\n", 1), ("size,clicked\n1,no\n2,schön\n", 3)],
+)
+def test_samples_that_are_not_utf8(tmp_path: Path, text: str, line: int) -> None:
     path = tmp_path / "clicks.csv"
-    path.write_bytes("größe,clicked\n1,0\n2,1\n".encode("latin-1"))
-    with pytest.raises(ReadError, match="line 1: the text is not UTF-8"):
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ReadError, match=f"line {line}: .* not UTF-8; .*; save the file as UTF-8"):
         daskpart.readers.survey(path, label="clicked")
 
 
