@@ -15,6 +15,7 @@ from daskpart.errors import InputError, ReadError
 from daskpart.models.graph_convolution.vertex_names import in_order, rows_by_name
 from daskpart.readers import detection, read
 from daskpart.readers.contents import sparse_inside
+from daskpart.readers.example_tables import is_table
 from daskpart.readers.streams import location, only_names_separator
 
 from .classes import draw_confusion, draw_learning, judged, most_frequent
@@ -23,7 +24,6 @@ from .inputs import (
     GRAPHS,
     as_numbers,
     cells_of,
-    is_table,
     lines_of,
     load_graph,
     read_table,

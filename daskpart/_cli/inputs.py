@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from daskpart._floor.checks import needs_pyarrow
 from daskpart._floor.words import counted, listed
 from daskpart.containers.column_names import Columns
 from daskpart.containers.matrix import LabelledMatrix, as_matrix, number_column
@@ -25,8 +24,8 @@ from daskpart.partitions import Partition
 from daskpart.readers import detection, read
 from daskpart.readers.contents import sparse_inside
 from daskpart.readers.detection import FORMATS, detect, suffix_format
-from daskpart.readers.example_tables import beginning
-from daskpart.readers.messages import ABSENT, about_commas
+from daskpart.readers.example_tables import beginning, is_parquet, is_table
+from daskpart.readers.messages import ABSENT, about_commas, of_pandas
 from daskpart.readers.streams import fail_at_encoding, first_lines, location, opened
 
 from .terminal import say_aside
@@ -50,7 +49,6 @@ _ADVICE = {
 }
 _OF_TABLES = f"{_COLUMNS}, --header and --text-ids"
 _OF_GRAPH = ("reader", "vertex")  # rows and columns
-_TABLES = {".csv", ".tsv", ".parquet", ".pq"}
 Cuttable: TypeAlias = LabelledMatrix | LabelledTensor | DataModel
 
 
@@ -210,7 +208,7 @@ def load_tensor(
     Parameters
     ----------
     source, format : str
-        As for `load_matrix`; or a table, see `is_table`.
+        As for `load_matrix`; or a table with a header, CSV or Parquet.
     names : str, optional
         Names of the modes, with commas between them; of a table its columns that are modes.
     labels : sequence of str
@@ -265,11 +263,6 @@ def _tensor(
     return _with_names(as_tensor(data, missing=missing), names)
 
 
-def is_table(source: str | Path) -> bool:
-    """Whether a file is a table with a header by its name: CSV, also compressed, or Parquet."""
-    return not _TABLES.isdisjoint(Path(source).suffixes[-2:])
-
-
 def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
     """A CSV file with a header, or a Parquet file.
 
@@ -284,26 +277,24 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
     """
     import pandas as pd
 
+    from daskpart.readers.frames import parquet_frame
+
     path = location(source)
+    if is_parquet(path):
+        kept = {"dtype_backend": "numpy_nullable"} if as_written else {}
+        return parquet_frame(path, **kept).apply(_without_blanks)
+    mark, n_before, _ = _separator(path)
+    how = {"sep": mark, "skipinitialspace": mark != " ", "skiprows": n_before}
     try:
-        if path.endswith((".parquet", ".pq")):
-            kept: Any = {"dtype_backend": "numpy_nullable"} if as_written else {}
-            with needs_pyarrow("reading parquet"):
-                return pd.read_parquet(path, **kept).apply(_without_blanks)
-        mark, n_before, _ = _separator(path)
-        how: Any = {"sep": mark, "skipinitialspace": mark != " ", "skiprows": n_before}
-        table = cells_of(path, source, **how)
-        return table.apply(_without_blanks if as_written else as_numbers)
-    except FileNotFoundError:
-        raise InputError(f"{source}: no such file") from None
-    except InputError:
-        raise
+        with opened(path) as stream:
+            table = cells_of(stream, source, **how)
     except pd.errors.EmptyDataError:
         raise InputError(f"{source}: the file is empty") from None
+    except pd.errors.ParserError as error:
+        raise InputError(f"{source}{of_pandas(error)}") from error
     except UnicodeDecodeError:
         fail_at_encoding(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{source}: cannot be read as a table ({str(error).strip()})") from None
+    return table.apply(_without_blanks if as_written else as_numbers)
 
 
 def cells_of(content: Any, source: str | Path, **how: Any) -> pd.DataFrame:

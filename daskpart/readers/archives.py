@@ -26,7 +26,7 @@ from daskpart.containers.coordinates import index_dtype
 from daskpart.errors import DaskpartError, ReadError
 
 from .assembly import assemble, cast_values, check_extent, expected_value
-from .streams import opened
+from .streams import unpacked
 
 _SPLITS = {"train": "train_idx", "validation": "val_idx", "test": "test_idx"}
 _BEST_COMPRESSION = 1100  # deflate makes a byte of at most 1032; LZMA and bzip2 are not NumPy's
@@ -50,10 +50,7 @@ def read_npz(path: str) -> sp.csr_array | sparse.COO | xarray.Dataset:
         (node, feature), both sparse.COO float32; ``label`` (node) int64, -1 unlabelled; masks
         ``train``, ``validation``, ``test`` (node).
     """
-    with opened(path) as stream:
-        content = io.BytesIO(stream.read())
-    if not content.getbuffer().nbytes:
-        raise ReadError(f"{path}: the file is empty")
+    content = unpacked(path)
     if not zipfile.is_zipfile(content):
         raise ReadError(f"{path}: not an archive that can be read: it is no zip")
     try:

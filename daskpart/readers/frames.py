@@ -27,7 +27,7 @@ from .detection import is_number, names_both_sides
 from .dialect import EDGES, RATINGS, Dialect, Relation, choose_columns
 from .messages import ABOUT_TEXT_IDS, ABSENT, about_commas, of_pandas, shown
 from .scanning import LARGEST_ID
-from .streams import fail_at_encoding, head, opened
+from .streams import fail_at_encoding, head, opened, unpacked
 
 # in place of "::", as pandas parts at one character; a tab may be in an id
 _UNIT_SEPARATOR = "\x1f"
@@ -44,7 +44,7 @@ def read_parquet(
 
     One whose columns name a source and a target is read as `read_edges` does.
     """
-    frame = _parquet_frame(path, columns)
+    frame = _with_index(parquet_frame(path), columns)
     names = [str(name) for name in frame.columns]
     are_edges = columns is None and names_both_sides(names, EDGES.names)
     return _from_parquet(frame, path, EDGES if are_edges else RATINGS, columns, dtype, repeats)
@@ -57,7 +57,8 @@ def read_parquet_edges(
     repeats: Literal["last", "sum"],
 ) -> xarray.DataArray:
     """Read edges from a parquet file, whatever its columns are called; as `read_edges`."""
-    return _from_parquet(_parquet_frame(path, columns), path, EDGES, columns, dtype, repeats)
+    frame = _with_index(parquet_frame(path), columns)
+    return _from_parquet(frame, path, EDGES, columns, dtype, repeats)
 
 
 def holds_parquet(path: str) -> bool:
@@ -65,19 +66,16 @@ def holds_parquet(path: str) -> bool:
     return head(path, 4) == b"PAR1"
 
 
-def _parquet_frame(path: str, columns: Sequence[str | int] | None) -> pandas.DataFrame:
-    with opened(path) as stream:
-        content = io.BytesIO(stream.read())
-    if not content.getbuffer().nbytes:
-        raise ReadError(f"{path}: the file is empty")
+def parquet_frame(path: str, **how: Any) -> pandas.DataFrame:
+    """What a parquet file holds (ReadError); `how` are further arguments of pandas."""
+    content = unpacked(path)
     try:
         with needs_pyarrow("reading parquet"):
-            frame = pandas.read_parquet(content)
+            return pandas.read_parquet(content, **how)
     except InputError:
         raise
     except (ValueError, OSError, NotImplementedError) as error:
         raise ReadError(f"{path}: not a parquet file that can be read: {error}") from error
-    return _with_index(frame, columns)
 
 
 def _with_index(frame: pandas.DataFrame, columns: Any) -> pandas.DataFrame:

@@ -9,6 +9,7 @@ the operating system or a decompressor may complain about becomes a `ReadError` 
 
 from __future__ import annotations
 
+import io
 import lzma
 import os
 import re
@@ -171,6 +172,21 @@ def _compression_of(path: str | os.PathLike[str]) -> str | None:
 
 def _is_address(path: str | os.PathLike[str]) -> bool:
     return "://" in os.fspath(path)
+
+
+def unpacked(path: str | os.PathLike[str]) -> io.BytesIO:
+    """All of a file, decompressed.
+
+    Raises
+    ------
+    ReadError
+        As `opened`; also when the file is empty.
+    """
+    with opened(path) as stream:
+        content = io.BytesIO(stream.read())
+    if not content.getbuffer().nbytes:
+        raise ReadError(f"{path}: the file is empty")
+    return content
 
 
 def text_chunks(stream: IO[bytes], chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
