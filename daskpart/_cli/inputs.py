@@ -234,7 +234,7 @@ def load_tensor(
                 f"--labels {entry}: give MODE=FILE, with a mode out of {', '.join(tensor.dims)}"
             )
         extent = tensor.shape[tensor.dims.index(mode)]
-        known[mode] = _read_labels(path, extent, mode)
+        known[mode] = read_names(path, extent, f"{mode} has {counted(extent, 'index')}")
     return replace(tensor, labels=known)
 
 
@@ -481,15 +481,17 @@ def lines_of(path: str | Path) -> list[str]:
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
 
 
-def _read_labels(path: str, extent: int, mode: str) -> np.ndarray:
+def read_names(path: str, n: int, needed: str) -> np.ndarray:
+    """The first `n` lines; that there are more is told, as a heading would move all by one.
+
+    Raises
+    ------
+    InputError
+        As `lines_of`; or there are fewer than `needed`, in words.
+    """
     lines = lines_of(path)
-    if len(lines) < extent:
-        raise InputError(f"{path}: {len(lines)} lines, but {mode} has {extent} indices")
-    return names_needed(lines, extent, path)
-
-
-def names_needed(lines: list[str], n: int, path: str) -> np.ndarray:
-    """As many as are needed; that there are more is told, as a heading would move all by one."""
+    if len(lines) < n:
+        raise InputError(f"{path}: {counted(len(lines), 'line')}, but {needed}")
     left = sum(line.strip() != "" for line in lines[n:])
     if left:
         say_aside(

@@ -16,9 +16,10 @@ from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
 from .classes import as_words
+from .inputs import read_names
 from .model import Data, Fit, Model
 from .options import SHARE, choice, number, refuse
-from .samples import READERS, SampleSet, check_samples, hold_out, read_names, read_samples
+from .samples import READERS, SampleSet, check_samples, hold_out, read_samples
 
 # those of a libsvm file begin at 1 as a rule, and the columns of coef_ at 0
 _COUNTED = "features are counted from 0"
@@ -126,7 +127,10 @@ class SampleModel(Model):
         if held:
             about = "about " if n_held and train.y is None else ""
             words.append(", ".join([f"{about}{train.size - n_held:,} to learn from", *held]))
-        self.names = names if given["names"] is None else read_names(given["names"], n_features)
+        if given["names"] is not None:
+            needed = f"the samples have {counted(n_features, 'feature')}"
+            names = read_names(given["names"], n_features, needed)
+        self.names = names
         return Data(train.X, words, test, {"y": train.y})
 
     def _check_labels(self, source: str, y: Any) -> None:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
-from .inputs import lines_of, names_needed
 from .options import is_typed, refuse
 
 READERS = ("auto", "here", "ranks")
@@ -167,13 +166,3 @@ def hold_out(samples: SampleSet, given: dict[str, Any]) -> tuple[SampleSet, Samp
             "sides need some: give another, or 0"
         )
     return rest, held
-
-
-def read_names(path: str | None, n_features: int) -> NDArray[Any] | None:
-    """Names of the features, one a line."""
-    if path is None:
-        return None
-    names = lines_of(path)
-    if len(names) < n_features:
-        raise InputError(f"{path} names {len(names)} features, the samples have {n_features}")
-    return names_needed(names, n_features, path)

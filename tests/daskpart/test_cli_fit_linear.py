@@ -307,9 +307,12 @@ def test_what_cannot_be_is_refused(sample_file, tmp_path, capsys, run_cli):
         (("logistic", real), "sample 2 has the label 0.5"),
         (("svm", tmp_path / "absent"), "no such file"),
         (("svm", tmp_path), "this is a folder"),
-        (("linear", sample_file, "--names", short), "names 2 features"),
+        (("linear", sample_file, "--names", short), "2 lines, but the samples have 30 features"),
         (("svm", sample_file, "--loss", "hinge"), "corners"),
-        (("logistic", sample_file, "--test", sample_file, "--names", short), "names 2 features"),
+        (
+            ("logistic", sample_file, "--test", sample_file, "--names", short),
+            "2 lines, but the samples have 30 features",
+        ),
     ):
         assert run_cli("fit", *arguments, "--out", tmp_path / "out") != 0
         assert words in capsys.readouterr().err
