@@ -41,15 +41,16 @@ def load_model(folder: Path) -> Any:
         For a folder without a model of users and items.
     """
     import daskpart
+    from daskpart.models.base.saving import saved_class
 
     path = folder / "model" if (folder / "model" / "model.json").is_file() else folder
-    for kind in _KINDS:
-        try:
+    try:
+        kind = saved_class(path)
+        if kind in _KINDS:
             return getattr(daskpart, kind).load(path)
-        except ReadError as error:
-            reason = error
-            if f"of class {next(k for k in _KINDS if k != kind)}," not in str(error):
-                break
+        reason = f"but a {kind}"
+    except ReadError as error:
+        reason = str(error)
     raise InputError(f"{folder} holds no model of users and items ({reason})")
 
 

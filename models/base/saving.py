@@ -71,6 +71,11 @@ def save_model(model: Any, path: str | os.PathLike) -> None:
     replace_folder(target, write, n_bytes)
 
 
+def saved_class(path: str | os.PathLike) -> str:
+    """The name of the class of a model that `save_model` wrote (ReadError)."""
+    return _header(existing(Path(path).expanduser()))["class"]
+
+
 def load_model(cls: type[_Model], path: str | os.PathLike) -> _Model:
     """Read a folder that `save_model` wrote; see `DistributedEstimator.load`."""
     folder = existing(Path(path).expanduser())

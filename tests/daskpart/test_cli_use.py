@@ -409,6 +409,13 @@ def test_what_cannot_be_answered(runs, capsys, run_cli, arguments, words):
     assert words in capsys.readouterr().err
 
 
+def test_a_model_of_something_else_is_named(tmp_path, capsys, run_cli):
+    X = pd.DataFrame({"a": [0, 1, 1], "b": [0, 1, 0], "value": [1.0, 2.0, 3.0]})
+    daskpart.CPDecomposition(1, n_ranks=1, max_iter=1).fit(X).save(tmp_path / "model")
+    assert run_cli("recommend", tmp_path, "--user", 1) == 2
+    assert "no model of users and items (but a CPDecomposition)" in capsys.readouterr().err
+
+
 def test_few_ratings(tmp_path, capsys, run_cli):
     """A share of few is none; who has seen all is recommended nothing, and no empty table."""
     path, out = tmp_path / "ratings.csv", tmp_path / "run"
