@@ -39,7 +39,7 @@ _HUSH_SECONDS = 2.0
 class Cluster(click.ParamType):
     """One of `KINDS`, or the address of a scheduler."""
 
-    name = "cluster"
+    name, letters = "cluster", "|".join((*KINDS, "HOST:PORT"))
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """The word or the address."""

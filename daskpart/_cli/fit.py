@@ -36,6 +36,7 @@ from .options import (
     choice,
     files_read,
     is_typed,
+    number,
     of_estimator,
     output,
     pictures,
@@ -109,14 +110,13 @@ class FitCommand(Command):
 
 
 def _run_options() -> list[click.Parameter]:
-    from .cluster import KINDS, Cluster
+    from .cluster import Cluster
 
     return [
         click.Option(["--cluster"], type=Cluster(), default="none", show_default=True,
-                     metavar="|".join((*KINDS, "HOST:PORT")),
+                     metavar=Cluster.letters,
                      help="Where the ranks run; mpi: start it with mpiexec."),
-        click.Option(["--workers"], type=COUNT, metavar="N",
-                     help="Workers of the cluster.  [default: as many as ranks]"),
+        number("--workers", None, "Workers of the cluster.  [default: as many as ranks]", COUNT),
         output("daskpart-output"),
         click.Option(["--plan"], type=Place(), metavar="FILE.npz",
                      help="Of an earlier run with the same data and options, so that nothing is "

@@ -40,7 +40,7 @@ _LEFT_OUT = {"verbose", "warm_start"}  # the command shows its progress, and eac
 class Switch(click.ParamType):
     """Yes or no, or "auto"."""
 
-    name = "switch"
+    name, letters = "switch", "yes|no|auto"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """True, False or "auto"."""
@@ -49,6 +49,8 @@ class Switch(click.ParamType):
 
 class Count(click.IntRange):
     """A whole number, also as 80_000 or 8e4."""
+
+    letters = "N"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int:
         """The number; a one-line error for anything else."""
@@ -77,7 +79,7 @@ class Count(click.IntRange):
 class CountOrShare(click.ParamType):
     """A whole number of at least 1, or a share between 0 and 1."""
 
-    name = "count or share"
+    name, letters = "count or share", "N|SHARE"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """The number, whole or not."""
@@ -109,6 +111,8 @@ class Widths(Count):
 class Bytes(Count):
     """An amount of bytes, also as 1MB or 8 KiB."""
 
+    letters = "SIZE"
+
     _words = "write an amount of bytes, such as 80000, 8e4, 1MB or 1MiB"
 
     def _read(self, text: str) -> float:
@@ -123,8 +127,7 @@ class Bytes(Count):
 class Partitioner(click.ParamType):
     """What an estimator takes as `partitioner`: a name, a file, or arguments of `partition`."""
 
-    name = "partitioner"
-    letters = "NAME|FILE.npz|KEY=VALUE,…"
+    name, letters = "partitioner", "NAME|FILE.npz|KEY=VALUE,…"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """A name as it is, a Partition, or a dict."""
@@ -147,8 +150,7 @@ class Partitioner(click.ParamType):
 class Arguments(Partitioner):
     """Parameters by name."""
 
-    name = "arguments"
-    letters = "KEY=VALUE,…"
+    name, letters = "arguments", "KEY=VALUE,…"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """A dict; a one-line error for a word alone."""
@@ -214,21 +216,23 @@ def of_table() -> list[click.Option]:
 
 def number(name: str, default: Any, words: str, kind: Any) -> click.Option:
     """An option that takes a number; None as default shows nothing of it."""
-    letter = "SIZE" if isinstance(kind, Bytes) else "N" if isinstance(kind, Count) else "X"
-    return click.Option([name], type=kind, default=default, show_default=default is not None,
-                        metavar=letter, help=words)  # fmt: skip
+    return _option([name], default, words, kind)
 
 
-def many(name: str, words: str, default: tuple[int, ...] = ()) -> click.Option:
+def many(name: str, words: str, default: tuple[int, ...] | None = None) -> click.Option:
     """An option that takes a whole number and may be repeated."""
-    return click.Option([name], type=COUNT, multiple=True, default=default, metavar="N",
-                        show_default=bool(default), help=words)  # fmt: skip
+    return _option([name], default, words, COUNT, multiple=True)
 
 
 def choice(name: str, values: tuple[str, ...], default: str | None, words: str) -> click.Option:
     """An option that takes one of some words."""
-    return click.Option([name], type=click.Choice(values), default=default,
-                        show_default=default is not None, help=words)  # fmt: skip
+    return _option([name], default, words, click.Choice(values))
+
+
+def _option(names: Sequence[str], default: Any, words: str, kind: Any, **more: Any) -> click.Option:
+    letters = "X" if isinstance(kind, click.FloatRange) else getattr(kind, "letters", None)
+    return click.Option(names, type=kind, default=default, show_default=default is not None,
+                        metavar=letters, help=words, **more)  # fmt: skip
 
 
 def file(name: str, words: str, metavar: str = "FILE") -> click.Option:
@@ -361,7 +365,7 @@ def of_estimator(kind: type, other_words: Mapping[str, str]) -> list[click.Optio
             types, text = words.get(name, ("", ""))
             text = other_words.get(name, text)
             allowed = kind._parameter_constraints.get(name, [])  # type: ignore[attr-defined]
-            option = _option(name, parameter.default, _type(allowed, types), text)
+            option = _of_parameter(name, parameter.default, _type(allowed, types), text)
             found += [] if option is None else [option]
     return found
 
@@ -386,7 +390,7 @@ def _plain(text: str) -> str:
     return words.replace("None:", "not given:")
 
 
-def _option(name: str, default: Any, kind: Any, words: str) -> click.Option | None:
+def _of_parameter(name: str, default: Any, kind: Any, words: str) -> click.Option | None:
     dashed = f"--{name.replace('_', '-')}"
     if kind is bool:
         declared = f"{dashed}/--no-{dashed[2:]}" if default else dashed
@@ -395,23 +399,10 @@ def _option(name: str, default: Any, kind: Any, words: str) -> click.Option | No
     if kind is None:
         return None
     names = [dashed, *([_OTHER_NAMES[name]] if name in _OTHER_NAMES else []), name]
-    letters: dict[Any, str] = {
-        Count: "N",
-        Widths: "N",
-        CountOrShare: "N|SHARE",
-        Switch: "yes|no|auto",
-        click.FloatRange: "X",
-        Partitioner: Partitioner.letters,
-        Arguments: Arguments.letters,
-    }
-    several = isinstance(default, tuple)
-    without = None
-    if several:
-        kind, without = Widths(), Widths.without
+    if isinstance(default, tuple):
         words += " May be repeated; 0: none."
-    return click.Option(names, type=kind, default=default, show_default=default is not None,
-                        multiple=several, metavar=letters.get(type(kind)), callback=without,
-                        help=words)  # fmt: skip
+        return _option(names, default, words, Widths(), multiple=True, callback=Widths.without)
+    return _option(names, default, words, kind)
 
 
 def _type(allowed: list[Any], types: str) -> Any:
