@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from daskpart._floor.words import counted, listed
-from daskpart.containers.column_names import Columns
 from daskpart.containers.matrix import LabelledMatrix, as_matrix, number_column
 from daskpart.containers.tensor import LabelledTensor, Missing, as_tensor
 from daskpart.containers.tensor import columns_of as columns_of_frame
@@ -39,6 +38,7 @@ _MAY_REPEAT = ("ratings", "parquet", "adjacency")
 GRAPHS = ("edges", "mtx", "npz", "metis")
 TENSORS = ("tns", "npz", "mtx")
 _HAVE_COLUMNS = ("ratings", "parquet", "edges")
+_SIDES, _WRITTEN = ("user", "item", "rating"), ("header", "text_ids")  # options of tables
 _COLUMNS = "--user, --item, --rating"
 # what helps a reader, as the commands that have options of a table take it
 _ADVICE = {
@@ -53,11 +53,7 @@ Cuttable: TypeAlias = LabelledMatrix | LabelledTensor | DataModel
 
 
 def load_matrix(
-    source: str,
-    format: str | None = None,
-    columns: Columns = (None, None, None),
-    repeats: Literal["last", "sum"] = "last",
-    written: Mapping[str, bool] = {},
+    source: str, given: Mapping[str, Any] = {}, repeats: Literal["last", "sum"] = "last"
 ) -> LabelledMatrix:
     """Read a matrix from a file, or the built-in module × identifier counts.
 
@@ -65,37 +61,36 @@ def load_matrix(
     ----------
     source : str
         Path, or `BUILT_IN`.
-    format : str, optional
-        Told from the file without it.
-    columns : (str or None, str or None, str or None)
-        Columns of a table: user, item and, if any, rating; rows and columns are called after them.
+    given : mapping
+        What was said by ``--format``, and by the options of `options.of_table`; None: nothing. Rows
+        and columns are called after those of a table that are named.
     repeats : {"last", "sum"}
         What a cell of a table has that occurs more than once.
-    written : mapping
-        What was said of how a table is written: header, text_ids.
 
     Raises
     ------
     InputError
         Absent or damaged file, unknown format, something that is not a matrix.
     """
+    format = given.get("format")
     if source == BUILT_IN:
         from daskpart.datasets import load_python_source
 
-        if any(columns) or written:
+        if any(given.get(name) is not None for name in (*_SIDES, *_WRITTEN)):
             raise InputError(f"{BUILT_IN} is no table: leave out {_OF_TABLES}")
         _refuse_format(format)
         return as_matrix(load_python_source()["counts"])
-    of_table = {**_of_table(columns), **written}
-    data = sparse_inside(_read(source, format, MATRICES, of_table, {"repeats": repeats}), source)
+    of_table = _of_table(given)
+    data = sparse_inside(_read(source, format, MATRICES, repeats=repeats, **of_table), source)
     is_hypergraph = isinstance(data, Hypergraph)
     if is_hypergraph or len(data.shape) != 2:
         what = "a hypergraph" if is_hypergraph else f"a tensor of {len(data.shape)} modes"
         raise InputError(f"{source} holds {what}; this command takes a matrix (two modes)")
     matrix = _matrix(data, ("user", "item"))
-    if columns[0] is None:
+    if "columns" not in of_table:
         return matrix
-    return replace(matrix, row_name=str(columns[0]), column_name=str(columns[1]))
+    user, item, *_ = of_table["columns"]
+    return replace(matrix, row_name=str(user), column_name=str(item))
 
 
 def _refuse_format(format: str | None) -> None:
@@ -103,24 +98,15 @@ def _refuse_format(format: str | None) -> None:
         raise InputError(f"{BUILT_IN} is in no file: leave out --format")
 
 
-def columns_of(given: Mapping[str, Any]) -> Columns:
-    """What was said of the columns of a table."""
-    return given["user"], given["item"], given["rating"]
-
-
-def written_as(given: Mapping[str, Any]) -> dict[str, bool]:
-    """What was said of how a table is written, as options of its reader."""
-    return {name: given[name] for name in ("header", "text_ids") if given[name] is not None}
-
-
-def _of_table(columns: Columns) -> dict[str, Any]:
-    """Options of reading a table whose columns were named."""
-    user, item, rating = columns
-    if user is None and item is None and rating is None:
-        return {}
-    if user is None or item is None:
+def _of_table(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was said of a table, as options of its reader."""
+    options = {name: given[name] for name in _WRITTEN if given.get(name) is not None}
+    columns = [given.get(name) for name in _SIDES]
+    if columns == [None, None, None]:
+        return options
+    if None in columns[:2]:
         raise InputError("--user and --item name the columns of a table together")
-    return {"columns": (user, item) if rating is None else (user, item, rating)}
+    return {**options, "columns": tuple(each for each in columns if each is not None)}
 
 
 def load_graph(source: str, format: str | None = None) -> tuple[Any, Any]:
@@ -181,7 +167,7 @@ def load_any(source: str, format: str | None, model: str) -> Cuttable:
     METIS is cut as it is, with its weights, unless `model` says another: then it is a matrix.
     """
     if source == BUILT_IN:
-        return load_matrix(source, format)
+        return load_matrix(source, {"format": format})
     data = sparse_inside(_read(source, format), source)
     if isinstance(data, Hypergraph):
         if (format or suffix_format(source)) == "metis":
@@ -254,10 +240,9 @@ def _tensor(
     if value is not None:
         raise InputError(f"--value names a column of a table; {source} is none")
     if source == BUILT_IN:
-        data: Any = load_matrix(source, format).to_xarray()
+        data: Any = load_matrix(source, {"format": format}).to_xarray()
     else:
-        of_tensor = {"zero_based": True} if zero_based else {}
-        data = sparse_inside(_read(source, format, TENSORS, of_tensor=of_tensor), source)
+        data = sparse_inside(_read(source, format, TENSORS, zero_based=zero_based), source)
     if isinstance(data, Hypergraph):
         raise InputError(f"{source} holds a hypergraph; this command takes a tensor or a matrix")
     return _with_names(as_tensor(data, missing=missing), names)
@@ -410,12 +395,16 @@ def _read(
     source: str,
     format: str | None,
     among: Sequence[str] = FORMATS,
-    of_table: Mapping[str, Any] = {},
-    of_events: Mapping[str, Any] = {},
-    of_tensor: Mapping[str, Any] = {},
+    *,
     table: str | None = None,
+    repeats: str | None = None,
+    zero_based: bool = False,
+    **of_table: Any,
 ) -> Any:
-    """What the reader gives; its errors name the option of the command, and formats `among`."""
+    """What the reader gives; its errors name the option of the command, and formats `among`.
+
+    `repeats` is for those formats that have a choice, `table` the one of a table that tells none.
+    """
     if "://" not in source and not Path(source).expanduser().exists():
         raise InputError(
             f"{source}: no such file; give a file, or {BUILT_IN!r}, the data set that needs no file"
@@ -427,9 +416,13 @@ def _read(
             chosen = table
         if of_table and chosen not in _HAVE_COLUMNS:
             raise InputError(f"{source} is read as {chosen}, no table: leave out {_OF_TABLES}")
-        if of_tensor and chosen != "tns":
+        if zero_based and chosen != "tns":
             raise InputError(f"{source} is read as {chosen}, no .tns file: leave out --zero-based")
-        options = {**of_table, **(of_events if chosen in _MAY_REPEAT else {}), **of_tensor}
+        options = dict(of_table)
+        if repeats and chosen in _MAY_REPEAT:
+            options["repeats"] = repeats
+        if zero_based:
+            options["zero_based"] = True
         return read(source, chosen, **options)
     except ReadError as error:
         advice = {"format": f"; give --format one of {listed(among)}"}

@@ -16,7 +16,7 @@ from daskpart.models.optimisation.log_loss import log_losses
 from daskpart.partitions import Partition
 
 from .cut import Cut, draw_cut, sentences
-from .inputs import MATRICES, columns_of, load_matrix, written_as
+from .inputs import MATRICES, load_matrix
 from .model import Data, Fit, Model
 from .options import HELD_OUT, SHARE, format_of, number, of_table, refuse
 from .rankings import (
@@ -79,9 +79,7 @@ class _MF(Model):
         """Read, and hold out a share of the ratings."""
         if given["loss"] == "bpr":  # which asks what there is, and not how much
             return held_out(load_events(source, given), source, given)
-        ratings = load_matrix(
-            source, given["format"], columns=columns_of(given), written=written_as(given)
-        )
+        ratings = load_matrix(source, given)
         if given["loss"] == "logistic":
             ratings = as_answers(ratings)
         data = held_out(ratings, source, given)

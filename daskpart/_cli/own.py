@@ -21,7 +21,7 @@ from daskpart.models.base.estimator import DistributedEstimator
 
 from .cluster import find_in
 from .fit import FitCommand
-from .inputs import MATRICES, columns_of, in_words, load_matrix, written_as
+from .inputs import MATRICES, in_words, load_matrix
 from .linear import SAMPLES, SampleModel
 from .model import Data, Fit, Model
 from .options import format_of, of_table, parameter_words
@@ -71,10 +71,7 @@ class OwnModel(Model):
     def load(self, source: str, given: dict[str, Any]) -> Data:
         """Samples, some held out where the model can judge itself; or a matrix."""
         if not self.has_targets:
-            said = dict.fromkeys(("user", "item", "rating", "header", "text_ids")) | given
-            matrix = load_matrix(
-                source, given["format"], columns=columns_of(said), written=written_as(said)
-            )
+            matrix = load_matrix(source, given)
             return Data(matrix.to_scipy(), [in_words(matrix, source)])
         samples = SampleModel()
         samples.classifies = issubclass(self.kind, ClassifierMixin)

@@ -14,7 +14,7 @@ from daskpart.containers.matrix import LabelledMatrix, as_matrix
 from daskpart.datasets.splitting import train_test_split_ratings
 from daskpart.errors import InputError
 
-from .inputs import columns_of, in_words, load_matrix, written_as
+from .inputs import in_words, load_matrix
 from .model import Data, Fit
 
 _N = 10
@@ -28,9 +28,7 @@ def load_events(source: str, given: dict[str, Any]) -> LabelledMatrix:
     InputError
         As `load_matrix`; and for counts that are not above 0.
     """
-    events = load_matrix(
-        source, given["format"], columns_of(given), repeats="sum", written=written_as(given)
-    )
+    events = load_matrix(source, given, repeats="sum")
     if events.values.min() <= 0:
         raise InputError(f"{source}: counts go down to {events.values.min():g}; give those > 0")
     return events
