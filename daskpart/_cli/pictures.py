@@ -18,6 +18,7 @@ from typing import Any
 from daskpart._floor.atomic import check_writable, replacing
 from daskpart.errors import InputError
 
+from .files import place_for
 from .terminal import say, say_aside
 
 _DPI = 144
@@ -74,6 +75,29 @@ def _import_what_draws() -> None:
         import_module(module)
 
 
+def save_picture(
+    path: Path, size: tuple[float, float], *drawings: Callable[..., Any], columns: int | None = None
+) -> None:
+    """Draw side by side, one axes a function (it is called with ``ax=``), and write the file.
+
+    `size` is that of the picture in inches; axes stand in rows of `columns`, or all in one.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, dpi=_DPI, layout="constrained")
+    columns = columns or len(drawings)
+    places = figure.subplots(-(-len(drawings) // columns), columns, squeeze=False).ravel()
+    for place, drawing in zip(places, drawings, strict=False):
+        drawing(ax=place)
+    for place in places[len(drawings) :]:
+        place.remove()
+    # placed once: with a layout engine, be it "none", `savefig` draws twice
+    figure.get_layout_engine().execute(figure)  # type: ignore[union-attr]
+    figure.set_layout_engine(None)
+    with replacing(place_for(path)) as file:
+        figure.savefig(file, format=path.suffix[1:] or "png")
+
+
 class Album:
     """Draws into a folder, if pictures are wanted, and keeps them by name for a template."""
 
@@ -95,26 +119,15 @@ class Album:
         caption: str,
         columns: int | None = None,
     ) -> None:
-        """Draw side by side, one axes a function (it is called with ``ax=``), and save.
+        """Draw and save, as `save_picture`, and keep it.
 
-        `size` is that of the picture in inches; one wider than the page shrinks, and its letters
-        with it, so many axes stand in rows of `columns`.
+        One wider than the page shrinks, and its letters with it, so many axes stand in rows.
         """
         if not self.draws:
             return
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=size, dpi=_DPI, layout="constrained")
-        columns = columns or len(drawings)
-        places = figure.subplots(-(-len(drawings) // columns), columns, squeeze=False).ravel()
-        for place, drawing in zip(places, drawings, strict=False):
-            drawing(ax=place)
-        for place in places[len(drawings) :]:
-            place.remove()
         path = self.folder / f"{name}.png"
-        with self._missing_letters_noted(), replacing(path) as file:
-            _lay_out(figure)
-            figure.savefig(file, format="png")
+        with self._missing_letters_noted():
+            save_picture(path, size, *drawings, columns=columns)
         self.pictures[name] = Picture(path, alt, caption, round(100 * size[0]))
 
     @contextmanager
@@ -151,9 +164,3 @@ class Album:
     def files(self) -> list[tuple[Path, str]]:
         """Every picture with a word on it."""
         return [(picture.file, "picture") for picture in self.pictures.values()]
-
-
-def _lay_out(figure: Any) -> None:
-    """Place what is drawn, once: with a layout engine, be it "none", `savefig` draws twice."""
-    figure.get_layout_engine().execute(figure)
-    figure.set_layout_engine(None)

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import daskpart
-from daskpart._floor.atomic import replacing
 from daskpart._floor.progress import tracked
 from daskpart._floor.tables import fixed, text_lines
 from daskpart.collectives import (
@@ -44,9 +43,8 @@ from daskpart.errors import InputError, ReadError
 from daskpart.partitions import WITHOUT_ROWS
 
 from .cut import check_objective
-from .files import place_for
 from .inputs import load_any, load_parts
-from .pictures import check_picture
+from .pictures import check_picture, save_picture
 from .terminal import answer, say, say_aside
 
 ROUTINGS = ("point-to-point", "aware", "naive")
@@ -189,8 +187,7 @@ def run_file(path: Path, row_bytes: int, cost: CostSettings) -> None:
         raise
     found = simulate(plan, row_bytes=row_bytes, alpha=cost.alpha, beta=cost.beta, name=path.name)
     answer(json.dumps(found.to_dict()) if cost.json else repr(found))
-    if cost.plot is not None:
-        _draw("traffic", plan, cost)
+    _draw("traffic", plan, cost)
 
 
 def _refuse_plan_of_fit(path: Path) -> None:
@@ -332,8 +329,7 @@ def _tell(title: str, jobs: Sequence[Job], cost: CostSettings) -> None:
             answer(
                 "expected, by the closed form for entries spread evenly; --how counted merges some"
             )
-    if cost.plot is not None:
-        _draw("simulated", lines, cost)
+    _draw("simulated", lines, cost)
 
 
 def table(lines: Sequence[Line]) -> list[str]:
@@ -362,15 +358,11 @@ def table(lines: Sequence[Line]) -> list[str]:
 
 
 def _draw(name: str, what: Any, cost: CostSettings) -> None:
-    from matplotlib.figure import Figure
-
+    if cost.plot is None:
+        return
     from daskpart import plots
 
-    figure = Figure(figsize=(7.6, 4.2), layout="constrained")
-    getattr(plots, name)(what, ax=figure.subplots())
-    assert cost.plot is not None
-    with replacing(place_for(cost.plot)) as file:
-        figure.savefig(file, dpi=144, format=cost.plot.suffix[1:] or "png")
+    save_picture(cost.plot, (7.6, 4.2), partial(getattr(plots, name), what))
     if not cost.json:
         say(f"  {cost.plot}  picture")
 
