@@ -265,7 +265,8 @@ def _fit_and_write(job: _Job, estimator: Any, data: Data, plan: Any) -> int:
     fit = Fit(estimator, data, plan, ended, seconds, compiling, *times)
     fit.judgement = job.model.judge(fit)
     say(f"\n{ended} after {fit.done}, {fit.spent}")
-    for line in [*fit.best, *job.model.told(fit)]:
+    fit.sentences = [*fit.best, *job.model.told(fit)]
+    for line in fit.sentences:
         say(line)
     say(f"\n{estimator.comm_report_}\n")
     files = _write(job, fit)
@@ -383,7 +384,7 @@ def _write_page(job: _Job, fit: Fit, album: Album) -> list[tuple[Path, str]]:
         done=fit.done,
         spent=fit.spent,
         ending=fit.ending,
-        sentences=[*fit.best, *job.model.told(fit)],
+        sentences=fit.sentences,
         history=fit.model.history_,
         measured=measured,
         planned=fit.plan.report(),

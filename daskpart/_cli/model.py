@@ -76,6 +76,8 @@ class Fit:
         Whether the timeline shows these alone, and not all from the start of the fit.
     judgement : dict
         What `Model.judge` found.
+    sentences : list of str
+        The same in words, as `Model.told` has them, and of which step the model is.
     answers : dict
         What the model answered, where more than one place needs it.
     """
@@ -89,6 +91,7 @@ class Fit:
     timeline: Any = None
     is_end: bool = False
     judgement: dict[str, Any] = field(default_factory=dict)
+    sentences: list[str] = field(default_factory=list)
     answers: dict[str, Any] = field(default_factory=dict)
 
     @property
