@@ -24,15 +24,14 @@ import click
 from ._cli import options as _o
 from ._cli.fit import MODELS, FitCommand
 from ._cli.mpi import dismiss, joins, serve
+from ._cli.stops import INTERRUPTED, stops_as_ctrl_c
 from ._cli.terminal import (
-    INTERRUPTED,
     MpiPlace,
     errors_as_one_line,
     imports_uncollected,
     let_output_lack_letters,
     say,
     silence_unless_speaking,
-    stops_as_ctrl_c,
     warnings_as_lines,
 )
 

@@ -13,12 +13,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
-from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +25,9 @@ import click
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
-from .mpi import ANY_PORT, begin, monitor_less, stops_held_back
-from .terminal import STOPS, MpiPlace, OneLineError, say, say_aside
+from .mpi import ANY_PORT, begin, monitor_less
+from .stops import stops_blocked, stops_held_back
+from .terminal import MpiPlace, OneLineError, say, say_aside
 
 KINDS = ("none", "threads", "processes", "mpi")
 _TRANSPORTS = {"none": "local", "threads": "dask", "processes": "dask"}
@@ -167,21 +166,6 @@ def _configure_dask() -> None:
         dask.config.set({setting: _LOST_AFTER})
 
 
-@contextlib.contextmanager
-def _stops_blocked() -> Iterator[None]:
-    """Ctrl-C, SIGTERM and SIGHUP come when the block is over, and never to processes begun in it.
-
-    Terminals and batch systems send them to the whole group, and workers are needed to keep what
-    was learnt. A process has the mask of the thread that began it.
-    """
-    resource_tracker.ensure_running()  # multiprocessing unblocks them where it starts this first
-    usual = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, *STOPS))
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
-
-
 class _Notes(logging.Handler):
     """What is logged, as notes."""
 
@@ -216,7 +200,7 @@ def _local_cluster(kind: str, n_workers: int) -> Iterator[Any]:
     say(f"starting {counted(n_workers, 'worker')} …")
     with contextlib.ExitStack() as stack:
         stack.enter_context(_losses_told_once())
-        with _stops_blocked():
+        with stops_blocked():
             # in here, too: Python may lose a Ctrl-C that comes amid an import
             from distributed import Client, LocalCluster
 

@@ -41,15 +41,8 @@ from .options import (
     output,
     pictures,
 )
-from .terminal import (
-    INTERRUPTED,
-    MpiPlace,
-    OneLineError,
-    imports_uncollected,
-    one_ctrl_c_at_a_time,
-    say,
-    words_of,
-)
+from .stops import INTERRUPTED, one_ctrl_c_at_a_time
+from .terminal import MpiPlace, OneLineError, imports_uncollected, say, words_of
 
 if TYPE_CHECKING:
     from .pictures import Album

@@ -8,17 +8,14 @@ So options are read, and an error is told, once; and the other processes load on
 
 from __future__ import annotations
 
-import signal
 from array import array
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from time import sleep
 
-from .terminal import STOPS, MpiPlace
+from .stops import pass_over_stops
+from .terminal import MpiPlace
 
 _BEGIN = -1
-_STOPS = (signal.SIGINT, *STOPS)
 _PAUSE_SECONDS = 5e-3
 ANY_PORT = ":0"  # without a dashboard too the scheduler serves its state, else on port 8787
 # what Dask's processes look at for a dashboard that is not there: the profiler into every worker a
@@ -45,7 +42,7 @@ def joins(place: MpiPlace) -> bool:
 
 def serve(place: MpiPlace) -> int:
     """Do what the process that runs the command says, until it has ended; gives its exit code."""
-    _pass_over_stops()  # they are for the client, which ends the run
+    pass_over_stops()  # they are for the client, which ends the run
     if find_spec("distributed") is not None:
         import distributed  # noqa: F401  # while the client reads its options
     while (word := _agreed(0, place)) == _BEGIN:
@@ -64,27 +61,8 @@ def begin(place: MpiPlace) -> None:
 
 def dismiss(exit_code: int, place: MpiPlace) -> None:
     """Let the other processes end; the last word of a command."""
-    _pass_over_stops()  # it ends anyway
+    pass_over_stops()  # it ends anyway
     _agreed(exit_code, place)
-
-
-@contextmanager
-def stops_held_back() -> Iterator[None]:
-    """Ctrl-C and the like come when the block is over: other processes wait for this one in it."""
-    came: list[int] = []
-    usual = [signal.signal(stop, lambda number, frame: came.append(number)) for stop in _STOPS]
-    try:
-        yield
-    finally:
-        for stop, handler in zip(_STOPS, usual, strict=True):
-            signal.signal(stop, handler)
-        if came:
-            signal.raise_signal(came[0])
-
-
-def _pass_over_stops() -> None:
-    for stop in _STOPS:
-        signal.signal(stop, signal.SIG_IGN)
 
 
 def monitor_less() -> None:

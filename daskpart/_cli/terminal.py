@@ -11,9 +11,7 @@ import errno
 import gc
 import io
 import os
-import signal
 import sys
-import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,58 +24,7 @@ from daskpart.errors import DaskpartError, DaskpartWarning, InputError
 
 from .options import in_options
 
-INTERRUPTED = 130
-STOPS = tuple(  # sent before a kill, and as a terminal closes
-    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
-)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no fault of what was given
-
-
-@contextlib.contextmanager
-def one_ctrl_c_at_a_time(pause: float = 2.0) -> Iterator[None]:
-    """Let a Ctrl-C interrupt, and ignore others within `pause` seconds.
-
-    mpiexec passes on a Ctrl-C that the terminal has sent to everybody already: without this the
-    second would break off the writing that answers the first.
-    """
-    last = -pause
-
-    def interrupt(*_: Any) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last >= pause:
-            last = now
-            raise KeyboardInterrupt
-
-    usual = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, usual)
-
-
-@contextlib.contextmanager
-def stops_as_ctrl_c() -> Iterator[list[int]]:
-    """Answer SIGTERM and SIGHUP as Ctrl-C; gives those that came.
-
-    Batch systems send the first before they kill, terminals the second as they close. Python's own
-    answer is to end at once, and with it goes what was learnt since the last checkpoint. One that
-    is ignored, as SIGHUP under `nohup`, stays so.
-    """
-    received: list[int] = []
-
-    def interrupt(number: int, frame: Any) -> None:
-        received.append(number)
-        answer = signal.getsignal(signal.SIGINT)  # ignored where a shell began us in the background
-        (answer if callable(answer) else signal.default_int_handler)(signal.SIGINT, frame)
-
-    answered = [stop for stop in STOPS if signal.getsignal(stop) is not signal.SIG_IGN]
-    usual = [signal.signal(stop, interrupt) for stop in answered]
-    try:
-        yield received
-    finally:
-        for stop, handler in zip(answered, usual, strict=True):
-            signal.signal(stop, handler)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ import sparse
 import daskpart
 from daskpart import cli, data_models
 from daskpart.__main__ import main
-from daskpart._cli import cluster, inputs, mf, pictures, terminal
+from daskpart._cli import cluster, inputs, mf, pictures, stops, terminal
 from daskpart._cli.fit import MODELS, FitCommand
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.partitioners import METHODS
@@ -197,7 +197,7 @@ def test_a_reader_that_leaves_is_no_traceback():
 
 def test_a_second_ctrl_c_at_once_does_not_break_off_what_answers_the_first():
     usual = signal.getsignal(signal.SIGINT)
-    with terminal.one_ctrl_c_at_a_time(pause=0.3):
+    with stops.one_ctrl_c_at_a_time(pause=0.3):
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
