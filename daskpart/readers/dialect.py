@@ -24,12 +24,7 @@ from daskpart.containers.column_names import (
 )
 from daskpart.errors import InputError, ReadError
 
-from .detection import (
-    cells_of,
-    is_number,
-    names_both_sides,
-    separator_of,
-)
+from .detection import cells_of, is_number, names_both_sides, separator_of
 from .messages import has_decimal_comma
 from .streams import numbered_lines
 
@@ -76,11 +71,7 @@ class Relation:
         return f"{first} id", f"{second} id"
 
 
-RATINGS = Relation(
-    ("user", "item"),
-    "rating",
-    RATING_COLUMN_NAMES,
-)
+RATINGS = Relation(("user", "item"), "rating", RATING_COLUMN_NAMES)
 EDGES = Relation(("source", "target"), "weight", EDGE_COLUMN_NAMES, one_side=True)
 
 

@@ -25,7 +25,7 @@ from daskpart.errors import InputError, ReadError
 from .assembly import cast_values, expected_value, labelled, value_type
 from .detection import is_number, names_both_sides
 from .dialect import EDGES, RATINGS, Dialect, Relation, choose_columns
-from .messages import ABOUT_TEXT_IDS, ABSENT, about_commas, of_pandas, shown
+from .messages import ABOUT_TEXT_IDS, ABSENT, about_commas, cut_short, of_pandas, shown
 from .scanning import LARGEST_ID
 from .streams import fail_at_encoding, head, opened, unpacked
 
@@ -44,21 +44,25 @@ def read_parquet(
 
     One whose columns name a source and a target is read as `read_edges` does.
     """
-    frame = _with_index(parquet_frame(path), columns)
-    names = [str(name) for name in frame.columns]
-    are_edges = columns is None and names_both_sides(names, EDGES.names)
-    return _from_parquet(frame, path, EDGES if are_edges else RATINGS, columns, dtype, repeats)
+    return read_parquet_relation(path, None, columns, dtype, repeats)
 
 
-def read_parquet_edges(
+def read_parquet_relation(
     path: str,
+    relation: Relation | None,
     columns: Sequence[str | int] | None,
     dtype: np.typing.DTypeLike,
-    repeats: Literal["last", "sum"],
+    repeats: Literal["last", "sum"] | None,
 ) -> xarray.DataArray:
-    """Read edges from a parquet file, whatever its columns are called; as `read_edges`."""
+    """Read ratings or edges from a parquet file; None: those that its columns tell."""
     frame = _with_index(parquet_frame(path), columns)
-    return _from_parquet(frame, path, EDGES, columns, dtype, repeats)
+    names = [str(name) for name in frame.columns]
+    if relation is None:
+        are_edges = columns is None and names_both_sides(names, EDGES.names)
+        relation = EDGES if are_edges else RATINGS
+    chosen = choose_columns(names, len(names), columns, path, relation)
+    how = repeats or ("sum" if relation.one_side else "last")
+    return _from_frame(frame, relation, chosen, value_type(dtype), path, None, how)
 
 
 def holds_parquet(path: str) -> bool:
@@ -90,20 +94,6 @@ def _with_index(frame: pandas.DataFrame, columns: Any) -> pandas.DataFrame:
     else:  # checked where columns are chosen; positions count those that are no index
         is_meant = hasattr(columns, "__len__") and bool({*names} & {*map(str, columns)})
     return frame.reset_index() if is_meant and not {*names} & {*frame.columns} else frame
-
-
-def _from_parquet(
-    frame: pandas.DataFrame,
-    path: str,
-    relation: Relation,
-    columns: Sequence[str | int] | None,
-    dtype: np.typing.DTypeLike,
-    repeats: Literal["last", "sum"] | None,
-) -> xarray.DataArray:
-    names = [str(name) for name in frame.columns]
-    chosen = choose_columns(names, len(names), columns, path, relation)
-    how = repeats or ("sum" if relation.one_side else "last")
-    return _from_frame(frame, relation, chosen, value_type(dtype), path, None, how)
 
 
 def read_table_relation(
@@ -178,11 +168,10 @@ def _refuse_lines(
     for row in np.flatnonzero(broken).tolist():  # hardly any; a file may have 10^8 names
         name = written.iloc[row]
         if delimiter in name:
-            start = name if len(name) <= 60 else name[:57] + "..."
             raise ReadError(
-                f"{place} {row + first_line} (blank lines not counted): the {what} {start!r} goes "
-                "over several lines; is a quote not closed? Put a name that begins with a quote "
-                'in quotes, and double those in it: """abc"'
+                f"{place} {row + first_line} (blank lines not counted): the {what} "
+                f"{cut_short(name)!r} goes over several lines; is a quote not closed? Put a name "
+                'that begins with a quote in quotes, and double those in it: """abc"'
             )
 
 
@@ -260,11 +249,9 @@ def _from_frame(
     """Factorise the id columns and check the values; `first_line` turns rows into line numbers."""
 
     def place(row: int) -> str:
-        return (
-            f"{path}, row {row}"
-            if first_line is None
-            else (f"{path}, line {row + first_line} (blank lines not counted)")
-        )
+        if first_line is None:
+            return f"{path}, row {row}"
+        return f"{path}, line {row + first_line} (blank lines not counted)"
 
     if not len(frame):
         raise ReadError(f"{path}: there are no {relation.lines} in it")
@@ -300,10 +287,9 @@ def _from_frame(
         values = np.ones(len(frame), dtype)
     else:
         values = _values(frame.iloc[:, columns[2]], relation, dtype, place)
+    one, other = codes
     both = (labels[0], labels[1])
-    return labelled(
-        codes[0], codes[1], values, both, relation.dims, relation.value, str(path), repeats
-    )
+    return labelled(one, other, values, both, relation.dims, relation.value, path, repeats)
 
 
 def _values(

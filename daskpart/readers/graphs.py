@@ -19,7 +19,7 @@ from daskpart.errors import ReadError
 
 from .assembly import value_type
 from .dialect import EDGES, RATINGS
-from .frames import holds_parquet, read_parquet_edges
+from .frames import holds_parquet, read_parquet_relation
 from .relations import labelled_relation, read_relation
 from .scanning import NoNumberError, read_rows
 from .streams import numbered_lines
@@ -69,7 +69,7 @@ def read_edges(
         is as one-sided as its file.
     """
     if holds_parquet(path):
-        return read_parquet_edges(path, columns, dtype, repeats)
+        return read_parquet_relation(path, EDGES, columns, dtype, repeats)
     return read_relation(
         path, EDGES, columns=columns, header=header, text_ids=text_ids, dtype=dtype, repeats=repeats
     )

@@ -26,6 +26,17 @@ def shown(value: Any) -> str:
     return repr(value.item() if isinstance(value, np.generic) else value)
 
 
+def cut_short(text: str, most: int = 60) -> str:
+    """A line or a word of a file for a message, with not more than so many letters.
+
+    Examples
+    --------
+    >>> cut_short("1 2 3"), cut_short("1 2 3 4 5 6", most=8)
+    ('1 2 3', '1 2 3...')
+    """
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def has_decimal_comma(found: str) -> bool:
     """Whether it is a number with a decimal comma, perhaps with points between thousands."""
     return _DECIMAL_COMMA.fullmatch(found) is not None

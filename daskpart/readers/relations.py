@@ -33,7 +33,7 @@ def read_relation(
     header: bool | None,
     text_ids: bool | None,
     dtype: np.typing.DTypeLike,
-    repeats: Literal["last", "sum"] = "last",
+    repeats: Literal["last", "sum"],
 ) -> xarray.DataArray:
     """Read a table; parameters as of `read_ratings` and `read_edges`."""
     dialect = dialect_of(path, columns, header, relation)
@@ -82,7 +82,7 @@ def labelled_relation(
     sides: tuple[list[np.ndarray], list[np.ndarray]],
     values: list[np.ndarray],
     path: str,
-    repeats: Literal["last", "sum"] = "last",
+    repeats: Literal["last", "sum"],
 ) -> xarray.DataArray:
     """What all chunks gave as one labelled matrix; `sides` is emptied."""
     if relation.one_side:
@@ -95,13 +95,5 @@ def labelled_relation(
         labels = (ids, others)
     for side in sides:
         side.clear()
-    return labelled(
-        first,
-        second,
-        np.concatenate(values),
-        labels,
-        relation.dims,
-        relation.value,
-        str(path),
-        repeats,
-    )
+    joined = np.concatenate(values)
+    return labelled(first, second, joined, labels, relation.dims, relation.value, path, repeats)

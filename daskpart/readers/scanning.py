@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from daskpart.errors import ReadError
 
 from .assembly import cast_values, expected_value
-from .messages import about_commas, about_empty_cells
+from .messages import about_commas, about_empty_cells, cut_short
 from .streams import BYTE_ORDER_MARK, CHUNK_BYTES, opened, refuse_no_text, text_chunks
 
 LARGEST_ID = 2**53
@@ -195,13 +195,16 @@ class Rows:
         """A number as it stands in the file."""
         start = int(self.chunk.layout.starts[number])
         end = self.chunk.one_a_line.find(b"\n", start)
-        text = self.chunk.text[start : end if end >= 0 else None].decode("utf-8", "replace")
-        return text if len(text) <= 40 else text[:37] + "..."
+        text = self.chunk.text[start : end if end >= 0 else None]
+        return cut_short(text.decode("utf-8", "replace"), most=40)
+
+    def _row_at(self, number: int) -> int:
+        """The row that holds ``numbers[number]``."""
+        return int(np.searchsorted(self.pointer, number, side="right")) - 1
 
     def place(self, number: int) -> int:
         """Where in its line a number stands, counted from 0."""
-        row = int(np.searchsorted(self.pointer, number, side="right")) - 1
-        return number - int(self.pointer[row])
+        return number - int(self.pointer[self._row_at(number)])
 
     def column(self, number: int) -> str:
         """Where in its line a number stands, as words, if columns have names; else nothing."""
@@ -214,8 +217,7 @@ class Rows:
 
     def fail(self, row: int, problem: str, error: _Error = ReadError) -> NoReturn:
         """Raise the error that names the path, the line of `row`, and the problem."""
-        shown = self._written(row)
-        shown = shown if len(shown) <= 60 else shown[:57] + "..."
+        shown = cut_short(self._written(row))
         line = self.chunk.first_line + int(self.chunk.layout.lines[row])
         raise error(f"{self.chunk.path}, line {line}: {problem}; the line is {shown!r}")
 
@@ -227,7 +229,7 @@ class Rows:
 
     def fail_at(self, number: int, problem: str, error: _Error = ReadError) -> NoReturn:
         """As `fail`, for the row that holds ``numbers[number]``."""
-        self.fail(int(np.searchsorted(self.pointer, number, side="right")) - 1, problem, error)
+        self.fail(self._row_at(number), problem, error)
 
     def check_lengths(self, n_columns: int) -> None:
         """Refuse rows that have not `n_columns` numbers."""

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from daskpart.errors import ReadError
 
 from .detection import is_number
+from .messages import cut_short
 from .scanning import Chunk
 from .streams import fail_at_encoding
 
@@ -100,7 +101,7 @@ def cut_labels(
             kept.append(numbers)
     except csv.Error as error:
         at = len(kept)
-        line = lines[at] if len(lines[at]) <= 60 else lines[at][:57] + "..."
+        line = cut_short(lines[at])
         raise ReadError(
             f"{chunk.path}, line {chunk.first_line + at}: {error}; the line is {line!r}"
         ) from None
