@@ -16,7 +16,7 @@ from daskpart.models.graph_convolution.vertex_names import in_order, rows_by_nam
 from daskpart.readers import detection, read
 from daskpart.readers.contents import sparse_inside
 from daskpart.readers.example_tables import is_table
-from daskpart.readers.streams import location, only_names_separator
+from daskpart.readers.streams import location, only_names_separator, unpacked
 
 from .classes import draw_confusion, draw_learning, judged, most_frequent
 from .inputs import (
@@ -333,11 +333,10 @@ def _features(path: str, vertices: pd.Index) -> Any:
 def _rows(path: str) -> Any:
     """Rows of numbers in a file without names: an array, or what is sparse in another file."""
     if path.endswith(".npy"):
+        content = unpacked(location(path))
         try:
-            found = np.load(location(path), allow_pickle=False)
-        except FileNotFoundError:
-            raise InputError(f"{path}: no such file") from None
-        except (OSError, ValueError, EOFError) as error:
+            found = np.load(content, allow_pickle=False)
+        except (ValueError, EOFError) as error:
             raise InputError(f"{path}: cannot be read as an array of numbers ({error})") from error
         if found.dtype.kind not in "fiub":
             raise InputError(f"{path}: holds no numbers, but {found.dtype}; give a row for each "

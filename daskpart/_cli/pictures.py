@@ -39,8 +39,8 @@ class Picture:
         return base64.b64encode(self.file.read_bytes()).decode()
 
 
-def check_picture(option: str, path: Path) -> None:
-    """Refuse, before anything is computed, a picture that cannot be drawn or written.
+def check_picture(path: Path) -> None:
+    """Refuse as --plot, before anything is computed, a picture that cannot be drawn or written.
 
     Raises
     ------
@@ -52,14 +52,14 @@ def check_picture(option: str, path: Path) -> None:
         Where nothing can be written.
     """
     if find_spec("matplotlib") is None:
-        raise ImportError(f"{option} needs matplotlib: pip install 'daskpart[plot]'")
+        raise ImportError("--plot needs matplotlib: pip install 'daskpart[plot]'")
     from matplotlib.backend_bases import FigureCanvasBase
 
     known = FigureCanvasBase.get_supported_filetypes()
     kind = path.suffix[1:].lower()
     if kind and kind not in known:
         raise InputError(
-            f"{option} {path}: Format {kind!r} is not supported; give one of {', '.join(known)}"
+            f"--plot {path}: Format {kind!r} is not supported; give one of {', '.join(known)}"
         )
     check_writable(path.parent)
 

@@ -63,7 +63,7 @@ class CostSettings:
 
     def __post_init__(self) -> None:
         if self.plot is not None:
-            check_picture("--plot", self.plot)
+            check_picture(self.plot)
 
 
 @dataclass(frozen=True)

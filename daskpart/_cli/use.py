@@ -20,6 +20,7 @@ from daskpart._floor.checks import needs_pyarrow
 from daskpart._floor.cores import n_cores
 from daskpart.errors import InputError, ReadError
 from daskpart.readers.example_tables import is_parquet
+from daskpart.readers.streams import plain_name
 
 from .files import check_target, place_for, text_file
 from .inputs import header_of, read_table
@@ -27,7 +28,6 @@ from .terminal import answer, say, say_aside
 
 _KINDS = ("MatrixFactorization", "ImplicitFactorization")
 _OF_KNOWN = "the bias of the one that is known"
-_PACKED = (".gz", ".bz2", ".xz")  # what pandas packs by the name
 _SHOWN = 200  # lines printed
 _ANSWER = "predicted"  # the column
 
@@ -191,10 +191,9 @@ def _as_labels(words: Sequence[str], known: Any) -> list[Any]:
 
 def _check_name(out: Path | None) -> None:
     """Refuse a file whose name asks for another format; one that asks for none gets CSV."""
-    if out is None or not out.suffix or out.suffix == ".parquet":
+    if out is None or out.suffix == ".parquet":
         return
-    bare = out.with_suffix("") if out.suffix in _PACKED else out
-    if bare.suffix not in ("", ".csv"):
+    if Path(plain_name(out)).suffix not in ("", ".csv"):
         raise InputError(f"--output {out}: a table is written as .csv, .csv.gz or .parquet")
 
 

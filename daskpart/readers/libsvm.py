@@ -117,6 +117,11 @@ class Rows(NamedTuple):
     labels: np.ndarray
 
     @property
+    def pointer(self) -> np.ndarray:
+        """Row r holds ``indices[pointer[r]:pointer[r + 1]]``; int64[n_rows + 1]."""
+        return np.concatenate([[0], np.cumsum(self.lengths)])
+
+    @property
     def least(self) -> int:
         """The smallest index; 1 if there is none."""
         return int(self.indices.min()) if len(self.indices) else 1
@@ -139,22 +144,24 @@ class Rows(NamedTuple):
             self.lengths[mask], self.indices[entries], self.values[entries], self.labels[mask]
         )
 
+    def matrix(self) -> sp.csr_array:
+        """As compressed rows, whose indices are those that are written."""
+        shape = (len(self.lengths), self.most + 1)
+        return compressed_rows(self.values, self.indices, self.pointer, shape)
+
     def with_rising_indices(self) -> Rows:
         """The same, with the features of each row in order."""
-        pointer = np.concatenate([[0], np.cumsum(self.lengths)])
-        shape = (len(self.lengths), self.most + 1)
-        matrix = compressed_rows(self.values, self.indices, pointer, shape)
+        matrix = self.matrix()
         matrix.sort_indices()
         return self._replace(indices=matrix.indices, values=matrix.data)
 
     def examples(self, first: int, width: int) -> Examples:
         """As a matrix, where `first` is the index of the first feature."""
-        pointer = np.concatenate([[0], np.cumsum(self.lengths)])
         dtype = np.dtype(index_dtype(max(width, len(self.indices))))
         indices = self.indices.astype(dtype)
         indices -= dtype.type(first)
         shape = (len(self.lengths), width)
-        matrix = sp.csr_array((self.values, indices, pointer.astype(dtype)), shape=shape)
+        matrix = sp.csr_array((self.values, indices, self.pointer.astype(dtype)), shape=shape)
         matrix.has_canonical_format = True
         return Examples(matrix, self.labels)
 

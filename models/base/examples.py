@@ -27,7 +27,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from daskpart._floor.compressed_rows import compressed_rows
 from daskpart._floor.hashing import row_keys
 from daskpart.collectives.messages import Exchange, ValueInbox
 from daskpart.containers.coordinates import index_dtype
@@ -86,9 +85,7 @@ class _Block(NamedTuple):
 
     def ordered(self) -> _Block:
         order = np.argsort(self.keys)
-        pointer = np.concatenate([[0], np.cumsum(self.rows.lengths)])
-        shape = (len(order), self.rows.most + 1)
-        matrix = compressed_rows(self.rows.values, self.rows.indices, pointer, shape)[order]
+        matrix = self.rows.matrix()[order]
         rows = Rows(
             np.diff(matrix.indptr).astype(np.int64),
             matrix.indices,
