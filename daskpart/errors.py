@@ -4,6 +4,7 @@
     ├── InputError (ValueError)            what was given cannot be used: the value, what is allowed
     │   ├── ReadError                      a file that cannot be read: the path, the line
     │   └── WorkersBusyError               ranks cannot be started on the workers now
+    ├── MissingPackageError (ImportError)  what was asked for needs a package that is not installed
     ├── EngineError (RuntimeError)         a partitioning engine failed
     ├── DivergenceError (ArithmeticError)  training left the finite numbers
     └── WorkerLostError (RuntimeError)     a worker that holds a rank went away
@@ -49,6 +50,10 @@ class ReadError(InputError):
 
 class WorkersBusyError(InputError):
     """The workers are in use, on their way or paused, so ranks cannot be started on them now."""
+
+
+class MissingPackageError(DaskpartError, ImportError):
+    """What was asked for needs a package that is not installed; the message says what brings it."""
 
 
 class EngineError(DaskpartError, RuntimeError):

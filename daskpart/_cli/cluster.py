@@ -23,7 +23,7 @@ from typing import Any
 import click
 
 from daskpart._floor.words import counted
-from daskpart.errors import InputError
+from daskpart.errors import InputError, MissingPackageError
 
 from .mpi import ANY_PORT, begin, monitor_less
 from .stops import stops_blocked, stops_held_back
@@ -237,7 +237,7 @@ def _cluster_at(address: str, n_workers: int) -> Iterator[Any]:
 
 def _run_under_mpi(place: MpiPlace, work: Callable[[Any], None]) -> None:
     if find_spec("dask_mpi") is None:
-        raise ImportError("--cluster mpi needs: pip install 'daskpart[mpi]'")
+        raise MissingPackageError("--cluster mpi needs: pip install 'daskpart[mpi]'")
     from distributed import Client
 
     with contextlib.ExitStack() as stack:

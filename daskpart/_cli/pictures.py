@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from daskpart._floor.atomic import check_writable, replacing
-from daskpart.errors import InputError
+from daskpart.errors import InputError, MissingPackageError
 
 from .files import place_for
 from .terminal import say, say_aside
@@ -44,7 +44,7 @@ def check_picture(path: Path) -> None:
 
     Raises
     ------
-    ImportError
+    MissingPackageError
         Without matplotlib.
     InputError
         For a name that tells no kind of picture.
@@ -52,7 +52,7 @@ def check_picture(path: Path) -> None:
         Where nothing can be written.
     """
     if find_spec("matplotlib") is None:
-        raise ImportError("--plot needs matplotlib: pip install 'daskpart[plot]'")
+        raise MissingPackageError("--plot needs matplotlib: pip install 'daskpart[plot]'")
     from matplotlib.backend_bases import FigureCanvasBase
 
     known = FigureCanvasBase.get_supported_filetypes()

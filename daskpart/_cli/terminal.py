@@ -122,9 +122,7 @@ def errors_as_one_line() -> Iterator[None]:
     except InputError as error:
         is_full = isinstance(error.__cause__, OSError) and error.__cause__.errno in _FULL
         raise OneLineError(str(error), 1 if is_full else 2) from error
-    except (DaskpartError, ImportError) as error:
-        if isinstance(error, ImportError) and "pip install" not in str(error):
-            raise
+    except DaskpartError as error:
         raise OneLineError(str(error), 1) from error
     except BrokenPipeError:
         _drop_output()

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from daskpart.errors import InputError, ReadError
+from daskpart.errors import InputError, MissingPackageError, ReadError
 
 from .atomic import kept_words, partial_of, remove, remove_left_behind
 from .checks import path_text
@@ -77,7 +77,7 @@ def write_arrays(path: str | os.PathLike, arrays: dict[str, np.ndarray], header:
     ------
     InputError
         For another suffix, or arrays of objects, or with masks.
-    ImportError
+    MissingPackageError
         For ``.zarr`` where zarr is not installed.
     OSError
         When the disk refuses; the message says how much space is needed, and what was at `path`
@@ -326,7 +326,7 @@ def _zarr() -> Any:
     try:
         import zarr
     except ImportError as error:
-        raise ImportError(
+        raise MissingPackageError(
             "a .zarr checkpoint needs zarr: pip install 'daskpart[io]', "
             "or use a path ending in .npz"
         ) from error

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.checks import require_like
+from daskpart.errors import MissingPackageError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +33,7 @@ def axes_or_new(ax: Axes | None, figsize: tuple[float, float]) -> Axes:
     try:
         from matplotlib import pyplot
     except ImportError as missing:
-        raise ImportError(
+        raise MissingPackageError(
             "daskpart.plots needs matplotlib: pip install 'daskpart[plot]'"
         ) from missing
     _, created = pyplot.subplots(figsize=figsize, layout="constrained")

@@ -28,7 +28,7 @@ from daskpart.collectives import (
     reduce,
 )
 from daskpart.collectives.transports.threads import ThreadsCommunicator
-from daskpart.errors import InputError
+from daskpart.errors import InputError, MissingPackageError
 from daskpart.models.base.plan import check_partitioner
 from daskpart.partitions import Partition
 
@@ -177,7 +177,9 @@ def _torch() -> Any:
     try:
         import torch
     except ModuleNotFoundError as error:
-        raise ImportError("daskpart.torch needs torch: pip install 'daskpart[torch]'") from error
+        raise MissingPackageError(
+            "daskpart.torch needs torch: pip install 'daskpart[torch]'"
+        ) from error
     return torch
 
 
@@ -273,7 +275,7 @@ def run_on_parts(
     ------
     InputError
         For a graph that cannot be read, arrays of another length, or a word that is not allowed.
-    ImportError
+    MissingPackageError
         Where PyTorch is not installed.
     """
     _torch()

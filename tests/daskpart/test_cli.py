@@ -25,7 +25,7 @@ from daskpart import cli, data_models
 from daskpart.__main__ import main
 from daskpart._cli import cluster, inputs, mf, pictures, stops, terminal
 from daskpart._cli.fit import MODELS, FitCommand
-from daskpart.errors import DaskpartWarning, InputError
+from daskpart.errors import DaskpartWarning, InputError, MissingPackageError
 from daskpart.partitioners import METHODS
 from daskpart.readers.detection import FORMATS
 
@@ -181,6 +181,16 @@ def test_memory_that_does_not_suffice_is_one_line():
         with terminal.errors_as_one_line():
             np.empty(2**57, np.int8)
     assert told.value.exit_code == 1
+
+
+def test_a_package_that_is_missing_is_one_line_and_an_import_that_breaks_is_not():
+    with pytest.raises(terminal.OneLineError, match="a picture needs ink") as told:
+        with terminal.errors_as_one_line():
+            raise MissingPackageError("a picture needs ink")
+    assert told.value.exit_code == 1
+    with pytest.raises(ImportError, match="cannot import"):
+        with terminal.errors_as_one_line():
+            raise ImportError("cannot import name 'ink'; pip install it again")
 
 
 def test_a_reader_that_leaves_is_no_traceback():

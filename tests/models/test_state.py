@@ -19,7 +19,7 @@ import daskpart
 from daskpart._floor import archive
 from daskpart._floor.archive import plain
 from daskpart.data_models import NeighbourSampler
-from daskpart.errors import DaskpartWarning, InputError, ReadError
+from daskpart.errors import DaskpartWarning, InputError, MissingPackageError, ReadError
 from daskpart.models.base.checkpoints import CheckpointWriter
 from daskpart.models.base.reports import value_words
 from daskpart.models.base.settings import described
@@ -305,8 +305,10 @@ def test_nothing_is_pickled(tmp_path):
 
 def test_zarr_not_installed(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "zarr", None)
-    with pytest.raises(ImportError, match=r"pip install 'daskpart\[io\]', or use a path ending in"):
+    words = r"pip install 'daskpart\[io\]', or use a path ending in"
+    with pytest.raises(MissingPackageError, match=words) as told:
         make_factors().save(tmp_path / "run.zarr")
+    assert isinstance(told.value, ImportError)
 
 
 def test_resume_of_another_fit_names_both_sides():
