@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from daskpart.errors import DaskpartError, InputError
+from daskpart.errors import DaskpartError, DivergenceError, InputError
 
 from .files import check_out, check_plan, say_files, text_file
 from .model import WORTH_SAYING, Data, Fit, Model
@@ -246,16 +246,23 @@ def _plan(job: _Job, estimator: Any, client: Any) -> tuple[Data, Any]:
 def _fit_and_write(job: _Job, estimator: Any, data: Data, plan: Any) -> int:
     """Fit, judge, write, say where; returns the exit code."""
     from daskpart._floor.kernels import compile_seconds
+    from daskpart.models.base.callbacks import TrainingProgress
 
+    from .last_steps import last_steps
+    from .pictures import begin_to_import
+
+    if job.plots:
+        begin_to_import()
     started, compiled = time.perf_counter(), compile_seconds()
-    ended, exit_code, steps = _fit(job, estimator, data, plan)
+    with last_steps(job.plots) as steps:
+        estimator.set_callbacks(TrainingProgress(force=True, delay=0.0), steps)
+        ended, exit_code = _fit(estimator, data, plan)
     compiling = compile_seconds() - compiled
     seconds = time.perf_counter() - started - compiling
     if getattr(estimator, "state_", None) is None:
         step = plan.report().unit
         raise OneLineError(f"{ended} before one {step} was kept: nothing written", exit_code)
-    times = steps.whole(), steps.dropped
-    fit = Fit(estimator, data, plan, ended, seconds, compiling, *times)
+    fit = Fit(estimator, data, plan, ended, seconds, compiling, steps.whole(), steps.dropped)
     fit.judgement = job.model.judge(fit)
     say(f"\n{ended} after {fit.done}, {fit.spent}")
     fit.sentences = [*fit.best, *job.model.told(fit)]
@@ -268,28 +275,8 @@ def _fit_and_write(job: _Job, estimator: Any, data: Data, plan: Any) -> int:
     return exit_code
 
 
-def _fit(job: _Job, estimator: Any, data: Data, plan: Any) -> tuple[str, int, Any]:
-    """Fit; returns how it ended, the exit code, and the `LastSteps`.
-
-    A whole step is kept in any case.
-    """
-    from daskpart.models.base.callbacks import TrainingProgress
-
-    from .last_steps import last_steps
-    from .pictures import begin_to_import
-
-    if job.plots:
-        begin_to_import()
-    with last_steps(job.plots) as steps:
-        estimator.set_callbacks(TrainingProgress(force=True, delay=0.0), steps)
-        ended, exit_code = _ended(estimator, data, plan)
-    return ended, exit_code, steps
-
-
-def _ended(estimator: Any, data: Data, plan: Any) -> tuple[str, int]:
-    """Fit; returns how it ended and the exit code."""
-    from daskpart.errors import DivergenceError
-
+def _fit(estimator: Any, data: Data, plan: Any) -> tuple[str, int]:
+    """Fit, and keep a whole step in any case; returns how it ended and the exit code."""
     try:
         estimator.fit(data.X, plan=plan, **data.more)
     except KeyboardInterrupt:

@@ -97,7 +97,7 @@ class Fit:
     @property
     def step(self) -> str:
         """What a step is called."""
-        return self.plan.report().unit
+        return self.model.comm_report_.unit
 
     @property
     def ending(self) -> str:
