@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import gc
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import click
@@ -147,14 +146,7 @@ def _cutting() -> list[click.Option]:
                  "are given in any case."),
     _o.file("--output", "Write to this file, .csv or .parquet, instead of the screen."),
 )  # fmt: skip
-def recommend_command(
-    folder: Path,
-    users: tuple[str, ...],
-    everybody: bool,
-    n: int,
-    include_seen: bool,
-    output: Path | None,
-) -> None:
+def recommend_command(**options: Any) -> None:
     """The best items of users, by the model in FOLDER, which `daskpart fit` wrote.
 
     \b
@@ -163,14 +155,14 @@ def recommend_command(
     """
     from ._cli import use
 
-    use.recommend(folder, users, n, everybody, include_seen, output)
+    use.recommend(**options)
 
 
 @cli.command("predict", short_help="A number for each pair, by a model that fit wrote.")
 @click.argument("folder", type=_o.Place())
 @click.argument("pairs", type=_o.Place())
 @_o.options(_o.file("--output", "Write to this file, .csv or .parquet, instead of the screen."))
-def predict_command(folder: Path, pairs: Path, output: Path | None) -> None:
+def predict_command(**options: Any) -> None:
     """A number for each line of PAIRS, a CSV or Parquet table with columns of users and items.
 
     Pairs with a user or an item that the model of FOLDER does not know are counted, and get the
@@ -181,7 +173,7 @@ def predict_command(folder: Path, pairs: Path, output: Path | None) -> None:
     """
     from ._cli import use
 
-    use.predict(folder, pairs, output)
+    use.predict(**options)
 
 
 @cli.command("partition", short_help="Cut a matrix, a tensor or a hypergraph into parts.")
@@ -240,7 +232,7 @@ def partition_command(memory_limit: str | None, compare: bool, **options: Any) -
 
 
 @cli.command("convert", short_help="Write data for another partitioner, or a graph in parts.")
-@click.argument("data")
+@click.argument("source", metavar="DATA")
 @click.argument("target", type=_o.Place())
 @_o.options(
     _model(),
@@ -248,7 +240,7 @@ def partition_command(memory_limit: str | None, compare: bool, **options: Any) -
     _o.choice("--to", ("dgl", "pyg", "parmetis"), None, "Write a graph in parts, to a folder."),
     _o.file("--partition", "With --to: parts from 'daskpart partition', or one a line."),
 )
-def convert_command(data: str, target: Path, **options: Any) -> None:
+def convert_command(**options: Any) -> None:
     """Write DATA to TARGET, whose name tells the format: .hgr, .u or .graph, also with .gz.
 
     DATA is what 'daskpart partition' takes; a .graph of a square matrix is the graph of its
@@ -264,7 +256,7 @@ def convert_command(data: str, target: Path, **options: Any) -> None:
 
     if options["to"] is not None:
         _o.refuse(("model",), "--to writes the graph itself")
-    run(data, target, **options)
+    run(**options)
 
 
 _ROUTINGS = ("point-to-point", "aware", "naive", "all")
@@ -388,11 +380,12 @@ def simulate_sparse_command(**options: Any) -> None:
 @simulate_group.command("plan", short_help="A plan in a file.")
 @click.argument("path", type=_o.Place())
 @_o.options(_row_bytes(), *_cost())
-def simulate_plan_command(path: Path, row_bytes: int, **options: Any) -> None:
+def simulate_plan_command(**options: Any) -> None:
     """Count the plan at PATH, which Plan.save wrote; --plot draws who sends how much to whom."""
     from ._cli import simulate
 
-    simulate.run_file(path, row_bytes, simulate.settings_of(simulate.CostSettings, options))
+    cost = simulate.settings_of(simulate.CostSettings, options)
+    simulate.run_file(**options, cost=cost)
 
 
 @cli.command("warm-up", short_help="Compile what most runs need, once.")

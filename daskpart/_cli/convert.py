@@ -26,8 +26,8 @@ def run(
     target: Path,
     model: str,
     format: str | None,
-    to: str | None = None,
-    partition: Path | None = None,
+    to: str | None,
+    partition: Path | None,
 ) -> None:
     """Read, build the model or take the parts, write."""
     if (to is None) != (partition is None):

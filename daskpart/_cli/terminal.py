@@ -1,8 +1,4 @@
-"""What a person at a terminal sees: plain lines, one clean line for an error.
-
-exit code 0 done · 1 the run failed · 2 what was asked or given cannot be used · 130 Ctrl-C ·
-143 SIGTERM · 129 SIGHUP
-"""
+"""What a person at a terminal sees: plain lines, one clean line for an error."""
 
 from __future__ import annotations
 

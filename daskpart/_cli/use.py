@@ -55,25 +55,21 @@ def load_model(folder: Path) -> Any:
 
 
 def recommend(
-    folder: Path,
-    users: Sequence[str],
-    n: int,
-    everybody: bool,
-    include_seen: bool,
-    out: Path | None,
-) -> None:
+    folder: Path, users: Sequence[str], n: int, everybody: bool, include_seen: bool,
+    output: Path | None,
+) -> None:  # fmt: skip
     """Say or write the best items."""
-    _check_name(out)
-    if out is not None:
-        check_writable(out.parent)
+    _check_name(output)
+    if output is not None:
+        check_writable(output.parent)
     if everybody == bool(users):
         raise InputError("say for whom: --user LABEL (may be repeated), or --all")
     model = load_model(folder)
     if everybody:
         table = model.recommend_all(n, exclude_seen=not include_seen)
-        if out is not None and out.suffix == ".parquet":
-            _write_blocks(table, place_for(out))
-            say(f"  {out}  the best {n} of {model.state_.n_users:,} users")
+        if output is not None and output.suffix == ".parquet":
+            _write_blocks(table, place_for(output))
+            say(f"  {output}  the best {n} of {model.state_.n_users:,} users")
             return
         table = table.compute()
     else:
@@ -81,16 +77,16 @@ def recommend(
         table = model.recommend(_as_labels(users, known), n, exclude_seen=not include_seen)
     if table.empty:
         say_aside("no item is left that was not seen in the fit: --include-seen takes those too")
-        if out is None:
+        if output is None:
             return
-    _give(table, out)
+    _give(table, output)
 
 
-def predict(folder: Path, pairs: Path, out: Path | None) -> None:
+def predict(folder: Path, pairs: Path, output: Path | None) -> None:
     """Say or write a number for each pair of a table with a header, CSV or Parquet."""
-    _check_name(out)
-    if out is not None:
-        check_target(out, str(pairs))
+    _check_name(output)
+    if output is not None:
+        check_target(output, str(pairs))
     model = load_model(folder)
     table, asked = _pairs(pairs, model)
     if _ANSWER in table:
@@ -113,7 +109,7 @@ def predict(folder: Path, pairs: Path, out: Path | None) -> None:
             f"know: they get {', and '.join(has) or 0}"
         )
     table[_ANSWER] = predicted
-    _give(table, out)
+    _give(table, output)
 
 
 def _pairs(path: Path, model: Any) -> tuple[pd.DataFrame, NDArray[Any]]:
