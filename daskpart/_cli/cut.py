@@ -23,7 +23,7 @@ from daskpart.readers.parts import read_weights
 from daskpart.writers import write_parts
 
 from .files import check_out, check_target, say_files, write_asked, write_table
-from .inputs import in_words, load_any, load_parts
+from .inputs import Cuttable, in_words, load_any, load_parts
 from .options import refuse
 from .page import write_json, write_page
 from .pictures import Album
@@ -142,7 +142,7 @@ def run(settings: CutSettings, parts_typed: bool = False) -> None:
             further_weights=further,
         )
     else:
-        model, partition = _started(data, settings, settings.start)
+        model, partition = parts_of(data, settings.data, settings.start, settings.model, seed)
         if parts_typed and settings.parts != partition.n_parts:
             raise InputError(
                 f"{settings.start} has {partition.n_parts} parts, not {settings.parts}: leave "
@@ -168,14 +168,16 @@ def check_objective(method: str, model: DataModel) -> None:
         refuse(("objective",), "METIS cuts nets of more than two pins alike for every objective")
 
 
-def _started(data: Any, settings: CutSettings, path: Path) -> tuple[DataModel, Partition]:
-    """The parts in a file, and the model of the data that they are of."""
+def parts_of(
+    data: Cuttable, source: str, path: Path, model: str, seed: int
+) -> tuple[DataModel, Partition]:
+    """The parts in a file, and the model of the data that they are of (else InputError)."""
     given = load_parts(path)
-    model = rebuild(data, given, settings.model, random_state=settings.random_state)
-    hypergraph = model.hypergraph
-    given.check_fits(hypergraph.n_vertices, settings.data, shape=model.shape, nnz=model.nnz)
-    info = {**given.info, **model.info}
-    return model, Partition(given.assignment, given.n_parts, hypergraph.vertex_weights, info)
+    built = rebuild(data, given, model, random_state=seed)
+    n_vertices, weights = built.hypergraph.n_vertices, built.hypergraph.vertex_weights
+    given.check_fits(n_vertices, source, "vertices", shape=built.shape, nnz=built.nnz)
+    info = {**given.info, **built.info}
+    return built, Partition(given.assignment, given.n_parts, weights, info)
 
 
 def measure(matrix: LabelledMatrix | None, partition: Partition, hypergraph: Hypergraph) -> Cut:

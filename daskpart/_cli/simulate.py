@@ -38,12 +38,12 @@ from daskpart.collectives.simulator import DENSE_ALGORITHMS
 from daskpart.collectives.sparse_steps import ALGORITHMS
 from daskpart.connectivity import Connectivity
 from daskpart.containers.dask_blocks import cut_by_part
-from daskpart.data_models import DataModel, build, rebuild
+from daskpart.data_models import DataModel, build
 from daskpart.errors import InputError, ReadError
 from daskpart.partitions import WITHOUT_ROWS
 
-from .cut import check_objective
-from .inputs import load_any, load_parts
+from .cut import check_objective, parts_of
+from .inputs import load_any
 from .pictures import check_picture, save_picture
 from .terminal import answer, say, say_aside
 
@@ -214,16 +214,12 @@ def _connectivities(
     """What parts of the data share (columns of a matrix), cut into each number of parts."""
     loaded = load_any(data, cut.format, cut.model)
     if cut.partition is not None:
-        given = load_parts(cut.partition)
-        model = rebuild(loaded, given, cut.model, random_state=cut.random_state)
+        model, given = parts_of(loaded, data, cut.partition, cut.model, cut.random_state)
         _refuse_without_rows(model)
         if parts and set(parts) != {given.n_parts}:
             raise InputError(
                 f"{cut.partition} has {given.n_parts} parts: leave out the number of ranks"
             )
-        given.check_fits(
-            model.hypergraph.n_vertices, data, "vertices", shape=model.shape, nnz=model.nnz
-        )
         partitions = [given]
     else:
         most = max(parts or (8,))
