@@ -19,17 +19,10 @@ from daskpart.readers.example_tables import is_table
 from daskpart.readers.streams import location, only_names_separator, unpacked
 
 from .classes import draw_confusion, draw_learning, judged, most_frequent
-from .inputs import (
-    BUILT_IN,
-    GRAPHS,
-    as_numbers,
-    cells_of,
-    lines_of,
-    load_graph,
-    read_table,
-)
+from .inputs import BUILT_IN, GRAPHS, load_graph
 from .model import Data, Fit, Model
 from .options import SHARE, format_of, number, refuse
+from .tables import as_numbers, cells_of, lines_of, read_table
 
 _LABEL_NAMES = {"label", "labels", "class", "classes", "category", "y", "target"}
 _MASKS = ("train", "validation", "test")

@@ -16,10 +16,10 @@ from daskpart._floor.words import counted
 from daskpart.errors import InputError
 
 from .classes import as_words
-from .inputs import read_names
 from .model import Data, Fit, Model
 from .options import SHARE, choice, number, refuse
 from .samples import READERS, SampleSet, check_samples, hold_out, read_samples
+from .tables import read_names
 
 # those of a libsvm file begin at 1 as a rule, and the columns of coef_ at 0
 _COUNTED = "features are counted from 0"

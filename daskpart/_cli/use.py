@@ -23,7 +23,7 @@ from daskpart.readers.example_tables import is_parquet
 from daskpart.readers.streams import plain_name
 
 from .files import check_target, place_for, text_file
-from .inputs import header_of, read_table
+from .tables import header_of, read_table
 from .terminal import answer, say, say_aside
 
 _KINDS = ("MatrixFactorization", "ImplicitFactorization")

@@ -12,8 +12,9 @@ import sparse
 from sklearn.base import clone
 
 import daskpart
-from daskpart._cli.inputs import load_tensor, read_table
+from daskpart._cli.inputs import load_tensor
 from daskpart._cli.last_steps import LastSteps
+from daskpart._cli.tables import read_table
 from daskpart.collectives.timeline import Span, Timeline
 from daskpart.errors import ReadError
 from daskpart.models.base.reports import bytes_words

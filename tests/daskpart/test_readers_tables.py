@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import daskpart
-from daskpart._cli.inputs import read_table
 from daskpart._cli.samples import check_samples
+from daskpart._cli.tables import read_table
 from daskpart.errors import InputError, ReadError
 from daskpart.readers import survey
 from daskpart.readers.ranges import rows_between
