@@ -26,7 +26,7 @@ _OTHER_NAMES = {"n_components": "--components", "n_ranks": "--ranks"}
 _ELSEWHERE = ("see daskpart.MatrixFactorization", "see 'daskpart fit mf --help'")
 _OF_PYTHON = " A RandomState or None draws the seed."
 _FILES_READ = "daskpart.files_read"
-_NEEDED_TO_VALIDATE = re.compile(r"(eval_set=\(X, y\) in fit,|\w+=…) or validation_fraction")
+_GIVEN_TO_FIT = re.compile(r"\w+=… or (?=validation_fraction)")  # what is held out, from Python
 _ONLY_IN_PYTHON = {
     ", or eval_set=(X, y) of your own": "",
     "a dict of the arguments of daskpart.partition, a Partition, or an array with the part of each "
@@ -327,7 +327,7 @@ def in_options(words: str) -> str:
 
     for python, shell in _ONLY_IN_PYTHON.items():
         words = words.replace(python, shell)
-    words = _NEEDED_TO_VALIDATE.sub(told.get("validation_fraction", r"\g<0>"), words)
+    words = _GIVEN_TO_FIT.sub("", words)
     words = re.sub(
         rf"^(?:{known})(?:(?:, | and )(?:{known}))*(?= needs? | goes )",
         lambda found: re.sub(rf"\b(?:{known})\b", option, found[0]),
