@@ -168,28 +168,26 @@ class PlanReport(Printable):
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """What one step is planned to send.
+    """What one step is planned to send; without anything, that data decide it.
 
     Attributes
     ----------
     rows, messages : int64 ndarray of shape (n_ranks,)
-        That each rank sends.
+        That each rank sends; empty where data decide.
     nbytes : int or None
         Of all messages whose labels count; None where they carry more than rows.
-    row_labels : tuple of str
-        Labels of the rounds whose rows are counted.
-    message_labels : tuple of str or None
-        Labels of the rounds whose messages are counted; None: all.
+    row_labels, message_labels : tuple of str or None
+        Labels of the rounds whose rows, and whose messages, are counted; None: all.
     counted : dict of str to int
         What else is expected: names as in `Step.counted`.
     beside : dict of str to (int, int)
         Labels of rounds that count apart from these, with their messages and rows, of all ranks.
     """
 
-    rows: NDArray[np.int64]
-    messages: NDArray[np.int64]
-    nbytes: int | None
-    row_labels: tuple[str, ...]
+    rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    messages: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    nbytes: int | None = None
+    row_labels: tuple[str, ...] | None = None
     message_labels: tuple[str, ...] | None = None
     counted: Mapping[str, int] = field(default_factory=dict)
     beside: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -217,10 +215,7 @@ class Traffic:
 
     def __init__(self, n_ranks: int, expected: Expected | None) -> None:
         self.n_steps = 0
-        self._expected = expected
-        self._row_labels = None if expected is None else expected.row_labels
-        self._message_labels = None if expected is None else expected.message_labels
-        self._beside = {} if expected is None else expected.beside
+        self._expected = Expected() if expected is None else expected
         self.messages, self.rows, self.bytes = np.zeros((3, n_ranks), np.int64)
         self.computing, self.blocked = np.zeros((2, n_ranks))
         self.pairs, self.byte_pairs = np.zeros((2, n_ranks, n_ranks), np.int64)
@@ -231,13 +226,14 @@ class Traffic:
         return [
             label
             for label in counters.labels
-            if label not in self._beside and (counted is None or label in counted)
+            if label not in self._expected.beside and (counted is None or label in counted)
         ]
 
     def measured(self, counters: Any) -> dict[str, NDArray[Any]]:
         """Messages, rows and bytes that each rank sent, by the labels that count."""
-        of_rows = [counters.of(label) for label in self._there(counters, self._row_labels)]
-        of_all = [counters.of(label) for label in self._there(counters, self._message_labels)]
+        expected = self._expected
+        of_rows = [counters.of(label) for label in self._there(counters, expected.row_labels)]
+        of_all = [counters.of(label) for label in self._there(counters, expected.message_labels)]
         none = np.zeros(counters.n_ranks, np.int64)
         return {
             "rows": sum((of["rows_sent"] for of in of_rows), none),
@@ -272,13 +268,13 @@ class Traffic:
         self.bytes = self.bytes + found["bytes"]
         self.computing = self.computing + counters.seconds_computing
         self.blocked = self.blocked + counters.seconds_blocked
-        for label in self._there(counters, self._row_labels):
+        for label in self._there(counters, self._expected.row_labels):
             self.pairs = self.pairs + counters.traffic(label)
         if not self.rows.any():  # arrays alone, as of a dense allreduce
-            for label in self._there(counters, self._message_labels):
+            for label in self._there(counters, self._expected.message_labels):
                 self.byte_pairs = self.byte_pairs + counters.traffic(label, "bytes")
         counts = [step.counted for step in steps]
-        for label in self._beside:
+        for label in self._expected.beside:
             if label in counters.labels:
                 sent = counters.of(label)
                 counts.append({f"{label} {each}": int(sent[f"{each}_sent"].sum()) for each in SENT})
@@ -297,7 +293,6 @@ class Traffic:
     ) -> CommunicationReport:
         """The sums beside what was planned."""
         done, expected = max(1, self.n_steps), self._expected
-        nothing = np.zeros(0)
         return CommunicationReport(
             unit=unit,
             how=how,
@@ -305,17 +300,17 @@ class Traffic:
             n_ranks=len(self.rows),
             n_steps=self.n_steps,
             measured_messages=self.messages / done,
-            expected_messages=nothing if expected is None else expected.messages,
+            expected_messages=expected.messages,
             measured_rows=self.rows / done,
-            expected_rows=nothing if expected is None else expected.rows,
+            expected_rows=expected.rows,
             measured_bytes=float(self.bytes.sum() / done),
-            expected_bytes=None if expected is None else expected.nbytes,
+            expected_bytes=expected.nbytes,
             measured_counts={name: count / done for name, count in self.counted.items()},
-            expected_counts={} if expected is None else expected.counts,
+            expected_counts=expected.counts,
             seconds_computing=self.computing,
             seconds_blocked=self.blocked,
             traffic=self.pairs / done,
-            traffic_bytes=nothing if self.rows.any() else self.byte_pairs / done,
+            traffic_bytes=np.zeros(0) if self.rows.any() else self.byte_pairs / done,
             memory=memory,  # type: ignore[arg-type]
             expected_memory=memory_expected,  # type: ignore[arg-type]
         )
