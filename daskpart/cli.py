@@ -22,15 +22,13 @@ import click
 
 from ._cli import options as _o
 from ._cli.fit import MODELS, FitCommand
-from ._cli.mpi import dismiss, joins, serve
+from ._cli.mpi import MpiPlace, dismiss, joins, serve, silence_unless_speaking
 from ._cli.stops import INTERRUPTED, stops_as_ctrl_c
 from ._cli.terminal import (
-    MpiPlace,
     errors_as_one_line,
     imports_uncollected,
     let_output_lack_letters,
     say,
-    silence_unless_speaking,
     warnings_as_lines,
 )
 

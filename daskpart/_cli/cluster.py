@@ -25,9 +25,9 @@ import click
 from daskpart._floor.words import counted
 from daskpart.errors import InputError, MissingPackageError
 
-from .mpi import ANY_PORT, begin, monitor_less
+from .mpi import ANY_PORT, MpiPlace, begin, monitor_less
 from .stops import stops_blocked, stops_held_back
-from .terminal import MpiPlace, OneLineError, say, say_aside
+from .terminal import OneLineError, say, say_aside
 
 KINDS = ("none", "threads", "processes", "mpi")
 _TRANSPORTS = {"none": "local", "threads": "dask", "processes": "dask"}

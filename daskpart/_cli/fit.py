@@ -29,6 +29,7 @@ from daskpart.errors import DaskpartError, DivergenceError, InputError
 
 from .files import check_out, check_plan, say_files, text_file
 from .model import WORTH_SAYING, Data, Fit, Model
+from .mpi import MpiPlace
 from .options import (
     COUNT,
     Command,
@@ -42,7 +43,7 @@ from .options import (
     pictures,
 )
 from .stops import INTERRUPTED, one_ctrl_c_at_a_time
-from .terminal import MpiPlace, OneLineError, imports_uncollected, say, words_of
+from .terminal import OneLineError, imports_uncollected, say, words_of
 
 if TYPE_CHECKING:
     from .pictures import Album

@@ -8,12 +8,17 @@ So options are read, and an error is told, once; and the other processes load on
 
 from __future__ import annotations
 
+import contextlib
+import os
 from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.util import find_spec
 from time import sleep
 
+from daskpart._floor.mpi_variables import RANK_AND_SIZE
+
 from .stops import pass_over_stops
-from .terminal import MpiPlace
 
 _BEGIN = -1
 _PAUSE_SECONDS = 5e-3
@@ -26,6 +31,46 @@ LESS_MONITORING = {
     "distributed.admin.tick.interval": "500ms",
     "distributed.admin.system-monitor.interval": "2s",
 }
+
+
+@dataclass(frozen=True)
+class MpiPlace:
+    """Which of how many MPI processes this is; (0, 1) where there is no `mpiexec`."""
+
+    rank: int
+    size: int
+
+    @classmethod
+    def from_environment(cls) -> MpiPlace:
+        """Read what the launcher tells its children; loads no MPI."""
+        for rank, size in RANK_AND_SIZE:
+            if rank in os.environ and size in os.environ:
+                return cls(int(os.environ[rank]), int(os.environ[size]))
+        return cls(0, 1)
+
+    @property
+    def speaker(self) -> int:
+        """The rank that runs the command and may print: dask-mpi's client."""
+        return min(1, self.size - 1)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether that is this process, so that nothing is said P times."""
+        return self.rank == self.speaker
+
+
+@contextlib.contextmanager
+def silence_unless_speaking(place: MpiPlace) -> Iterator[None]:
+    """Under `mpiexec` let one process print; the others would say the same."""
+    if place.speaks:
+        yield
+        return
+    with (
+        open(os.devnull, "w") as nowhere,
+        contextlib.redirect_stdout(nowhere),
+        contextlib.redirect_stderr(nowhere),
+    ):
+        yield
 
 
 def joins(place: MpiPlace) -> bool:

@@ -10,43 +10,15 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from daskpart._floor.mpi_variables import RANK_AND_SIZE
 from daskpart.errors import DaskpartError, DaskpartWarning, InputError
 
 from .options import in_options
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no fault of what was given
-
-
-@dataclass(frozen=True)
-class MpiPlace:
-    """Which of how many MPI processes this is; (0, 1) where there is no `mpiexec`."""
-
-    rank: int
-    size: int
-
-    @classmethod
-    def from_environment(cls) -> MpiPlace:
-        """Read what the launcher tells its children; loads no MPI."""
-        for rank, size in RANK_AND_SIZE:
-            if rank in os.environ and size in os.environ:
-                return cls(int(os.environ[rank]), int(os.environ[size]))
-        return cls(0, 1)
-
-    @property
-    def speaker(self) -> int:
-        """The rank that runs the command and may print: dask-mpi's client."""
-        return min(1, self.size - 1)
-
-    @property
-    def speaks(self) -> bool:
-        """Whether that is this process, so that nothing is said P times."""
-        return self.rank == self.speaker
 
 
 def let_output_lack_letters() -> None:
@@ -148,18 +120,4 @@ def warnings_as_lines() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("always", DaskpartWarning)
         warnings.showwarning = show  # type: ignore[assignment]
-        yield
-
-
-@contextlib.contextmanager
-def silence_unless_speaking(place: MpiPlace) -> Iterator[None]:
-    """Under `mpiexec` let one process print; the others would say the same."""
-    if place.speaks:
-        yield
-        return
-    with (
-        open(os.devnull, "w") as nowhere,
-        contextlib.redirect_stdout(nowhere),
-        contextlib.redirect_stderr(nowhere),
-    ):
         yield

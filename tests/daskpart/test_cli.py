@@ -23,7 +23,7 @@ import sparse
 import daskpart
 from daskpart import cli, data_models
 from daskpart.__main__ import main
-from daskpart._cli import cluster, inputs, mf, pictures, stops, terminal
+from daskpart._cli import cluster, inputs, mf, mpi, pictures, stops, terminal
 from daskpart._cli.fit import MODELS, FitCommand
 from daskpart.errors import DaskpartWarning, InputError, MissingPackageError
 from daskpart.partitioners import METHODS
@@ -254,7 +254,7 @@ def test_only_the_client_speaks_under_mpiexec(variables, place, speaks, monkeypa
             monkeypatch.delenv(name)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    found = terminal.MpiPlace.from_environment()
+    found = mpi.MpiPlace.from_environment()
     assert (found.rank, found.size) == place
     assert found.speaks is speaks
 
@@ -270,14 +270,14 @@ def test_ranks_that_share_threads_are_told(n_ranks, told, capsys):
 
 def test_mpi_needs_three_processes_and_mpiexec_needs_mpi():
     with pytest.raises(InputError, match="has 2 processes: it needs at least 3"):
-        cluster.check_cluster("mpi", None, "auto", terminal.MpiPlace(0, 2))
+        cluster.check_cluster("mpi", None, "auto", mpi.MpiPlace(0, 2))
     with pytest.raises(InputError, match="started 6 copies of this command"):
-        cluster.check_cluster("none", None, "auto", terminal.MpiPlace(3, 6))
-    cluster.check_cluster("mpi", None, "auto", terminal.MpiPlace(3, 6))
+        cluster.check_cluster("none", None, "auto", mpi.MpiPlace(3, 6))
+    cluster.check_cluster("mpi", None, "auto", mpi.MpiPlace(3, 6))
 
 
 def test_silence_hides_what_the_other_processes_say(capsys):
-    with terminal.silence_unless_speaking(terminal.MpiPlace(4, 6)):
+    with mpi.silence_unless_speaking(mpi.MpiPlace(4, 6)):
         print("said six times")
     assert capsys.readouterr().out == ""
 
