@@ -74,12 +74,9 @@ def load_matrix(
     """
     format = given.get("format")
     if source == BUILT_IN:
-        from daskpart.datasets import load_python_source
-
         if any(given.get(name) is not None for name in (*_SIDES, *_WRITTEN)):
             raise InputError(f"{BUILT_IN} is no table: leave out {_OF_TABLES}")
-        _refuse_format(format)
-        return as_matrix(load_python_source()["counts"])
+        return as_matrix(_built_in("counts", format))
     of_table = _of_table(given)
     data = sparse_inside(_read(source, format, MATRICES, repeats=repeats, **of_table), source)
     is_hypergraph = isinstance(data, Hypergraph)
@@ -93,9 +90,13 @@ def load_matrix(
     return replace(matrix, row_name=str(user), column_name=str(item))
 
 
-def _refuse_format(format: str | None) -> None:
+def _built_in(name: str, format: str | None) -> Any:
+    """A variable of the built-in data, which have no format."""
+    from daskpart.datasets import load_python_source
+
     if format is not None:
         raise InputError(f"{BUILT_IN} is in no file: leave out --format")
+    return load_python_source()[name]
 
 
 def _of_table(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,10 +120,7 @@ def load_graph(source: str, format: str | None = None) -> tuple[Any, Any]:
         Where the file has more than edges: features, label, and the masks train, validation, test.
     """
     if source == BUILT_IN:
-        from daskpart.datasets import load_python_source
-
-        _refuse_format(format)
-        return load_python_source()["imports"], {}
+        return _built_in("imports", format), {}
     data = _read(source, format, GRAPHS, table="edges")
     graph = sparse_inside(data, source)
     if isinstance(graph, Hypergraph) and (np.diff(graph.net_pointer) == 2).all():
@@ -167,7 +165,7 @@ def load_any(source: str, format: str | None, model: str) -> Cuttable:
     METIS is cut as it is, with its weights, unless `model` says another: then it is a matrix.
     """
     if source == BUILT_IN:
-        return load_matrix(source, {"format": format})
+        return as_matrix(_built_in("counts", format))
     data = sparse_inside(_read(source, format), source)
     if isinstance(data, Hypergraph):
         if (format or suffix_format(source)) == "metis":
@@ -240,7 +238,7 @@ def _tensor(
     if value is not None:
         raise InputError(f"--value names a column of a table; {source} is none")
     if source == BUILT_IN:
-        data: Any = load_matrix(source, {"format": format}).to_xarray()
+        data: Any = _built_in("counts", format)
     else:
         data = sparse_inside(_read(source, format, TENSORS, zero_based=zero_based), source)
     if isinstance(data, Hypergraph):
