@@ -153,11 +153,8 @@ def _run_here(**given: Any) -> None:
     typed = {name for name in given if is_typed(name)}
     if "checkpoint_every" in typed and given["checkpoint_path"] is None:
         raise InputError("--checkpoint-every needs --checkpoint-path, to know where to write")
-    # a model of the user need not have all of these
-    if given.get("resume") and given.get("checkpoint_path") is None:
-        raise InputError("--resume needs --checkpoint-path, to know where to begin")
     model.adjust(given, typed)
-    partitioner = given.get("partitioner")
+    partitioner = given.get("partitioner")  # a model of the user need not have one
     if given.get("n_ranks", 1) is None:
         given["n_ranks"] = getattr(partitioner, "n_parts", run["workers"])
     estimator = model.kind(**given)
