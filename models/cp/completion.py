@@ -22,20 +22,25 @@ completion", SC 2016, §III-A (ALS, a row at a time).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.collectives import Communicator, PerRank
+from daskpart.errors import DaskpartWarning
 
 from .als import INNER, SQUARED, Factors, Modes, Update
 from .kernels.normal_equations import explained, hals_each, solve_each
 from .layout.by_row import EntriesByRow
 from .ranks import RankTensor
 from .steps import SWEEPS, column_products, normalise_columns
+
+if TYPE_CHECKING:
+    from .plan import CPPlan
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,33 @@ class StoredEntriesModes:
     def fit(self, sums: NDArray[np.float64], of_tensor: Sequence[float]) -> float:
         """1 − ‖x − x̂‖/‖x‖ over the stored entries."""
         return self.modes.fit(sums, of_tensor)
+
+
+def warn_of_little_known(plan: CPPlan, ridge: Sequence[float]) -> None:
+    """Warn of indices without entries, and of a ridge that weighs more than the entries.
+
+    Columns of the other factors have length 1, so the diagonals of N, of all rows of a mode, are in
+    the mean the share of cells that are stored; of yes and no at most a quarter of it.
+    """
+    predicted, weight = ("1/2", 0.25) if plan.choice.loss == "logistic" else ("0", 1.0)
+    for dim, connectivity in zip(plan.dims, plan.connectivities, strict=True):
+        n_empty = int(np.count_nonzero(np.diff(connectivity.pointer) == 0))
+        if n_empty:
+            warnings.warn(
+                f"{n_empty} of {connectivity.n_items} indices of {dim} have no entry to learn "
+                f"from: their factor rows are 0, and {predicted} is what is predicted of them",
+                DaskpartWarning,
+                stacklevel=5,
+            )
+    n_cells = np.prod([float(connectivity.n_items) for connectivity in plan.connectivities])
+    share = weight * plan.nonzeros.sum() / n_cells
+    if max(ridge) > share:
+        warnings.warn(
+            f"ridge={max(ridge):g} outweighs the entries: factors are normalised, and few cells "
+            f"are stored, so these weigh {share:.1g} in the mean; give a ridge far below that",
+            DaskpartWarning,
+            stacklevel=5,
+        )
 
 
 # -- steps on one rank ---

@@ -38,6 +38,7 @@ from daskpart.partitions import Partition
 
 from .als import Update
 from .by_mode import nonnegative_modes, place_of_mode, ridge_modes
+from .completion import warn_of_little_known
 from .counts import check_counts, with_sums_of_1
 from .cut import NAMES, OWNERS
 from .decomposition import CPModel
@@ -467,7 +468,7 @@ class CPDecomposition(CPModel):
         if plan.imbalance_told:
             warnings.warn(plan.imbalance_told, BalanceWarning, stacklevel=4)
         if self.missing == "unknown":
-            _tell_of_rows_without_entries(plan, "1/2" if self.loss == LOGISTIC else "0")
+            warn_of_little_known(plan, ridge_modes(self.ridge, problem.dims))
         return plan
 
     def _chosen(self, plan: CPPlan) -> dict[str, Any]:
@@ -562,19 +563,6 @@ class CPDecomposition(CPModel):
                 "nonnegative factors. Give -X, or leave a mode free (nonnegative=[…])",
                 DaskpartWarning,
                 stacklevel=4,
-            )
-
-
-def _tell_of_rows_without_entries(plan: CPPlan, predicted: str) -> None:
-    """Warn of indices of which nothing is known: their rows are 0."""
-    for dim, connectivity in zip(plan.dims, plan.connectivities, strict=True):
-        n_empty = int(np.count_nonzero(np.diff(connectivity.pointer) == 0))
-        if n_empty:
-            warnings.warn(
-                f"{n_empty} of {connectivity.n_items} indices of {dim} have no entry to learn "
-                f"from: their factor rows are 0, and {predicted} is what is predicted of them",
-                DaskpartWarning,
-                stacklevel=5,
             )
 
 

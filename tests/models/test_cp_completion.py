@@ -237,6 +237,7 @@ def test_equations_and_solutions_of_single_rows(nnz, n_components, seed):
             assert not solved[i].any()
 
 
+@pytest.mark.filterwarnings("ignore:ridge=.* outweighs")
 def test_ridge_and_signs_by_mode():
     tensor = entries_of(3)
     start = [np.random.default_rng(0).random((extent, RANK)) for extent in tensor.shape]
@@ -253,6 +254,18 @@ def test_ridge_and_signs_by_mode():
     z = rows[i[own]] * mixed.state_.factors[2][k[own]]
     best, _ = nnls(z, tensor.data[own])
     np.testing.assert_allclose(mixed.transform(tensor, mode=1)[3], best, atol=1e-6)
+
+
+@pytest.mark.parametrize(("loss", "share"), [("squared", 0.1), ("logistic", 0.025)])
+def test_a_ridge_that_outweighs_the_entries_is_told(loss, share):
+    """Diagonals are the share of cells that are stored in the mean, so one above shrinks all."""
+    random = np.random.default_rng(0)
+    cells = random.choice(20 * 15 * 10, 300, replace=False)
+    coords = np.array(np.unravel_index(cells, (20, 15, 10)))
+    tensor = sparse.COO(coords, random.integers(2, size=300), shape=(20, 15, 10))
+    model(loss=loss, ridge=0.99 * share).fit(tensor)
+    with pytest.warns(DaskpartWarning, match=r"ridge=.* outweighs the entries.* weigh 0\."):
+        model(loss=loss, ridge={"mode_1": 1.01 * share}).fit(tensor)
 
 
 def test_rows_with_few_entries_or_none():

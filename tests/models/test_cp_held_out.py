@@ -50,6 +50,7 @@ def error(state: Any, held_out: Any) -> float:
     return float(np.sqrt(np.mean((held_out.data - predicted) ** 2)))
 
 
+@pytest.mark.filterwarnings("ignore:ridge=.* outweighs")
 @settings(max_examples=50, deadline=None)
 @given(
     st.sampled_from(SHAPES),

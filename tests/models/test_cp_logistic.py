@@ -115,6 +115,7 @@ def test_every_method_gives_the_serial_result(case, method, n_ranks):
     assert (report.memory <= report.expected_memory).all()
 
 
+@pytest.mark.filterwarnings("ignore:ridge=.* outweighs")
 @given(st.integers(0, 2**16), st.sampled_from([2, 3, 4]), st.sampled_from([0.0, 0.05, 1.0]))
 def test_no_iteration_raises_the_loss(seed, n_modes, ridge):
     """That of the entries and of the ridge on the weights together."""
