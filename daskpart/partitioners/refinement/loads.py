@@ -60,10 +60,10 @@ class LoadMetric:
     powers: tuple[int, ...]
     summed: bool
 
-    def form(self, n_parts: int, power: int) -> tuple[int, int, int, int]:
+    def form(self, n_parts: int, power: int) -> tuple[int, int, int]:
         """What the kernels of `routes` take."""
         dimensions = n_dimensions(n_parts) if self.hypercube else -1
-        return dimensions, 1, int(self.received), power
+        return dimensions, int(self.received), power
 
     def owners(
         self, connectivity: Connectivity, partition: Partition, owner_vertices: NDArray[np.int64]
@@ -153,7 +153,7 @@ class LoadSearch:
 
     def objective(self) -> float:
         """Σ (load × scale)^power."""
-        return float(((self.rows.load * self.rows.scale) ** self.rows.form[3]).sum())
+        return float(((self.rows.load * self.rows.scale) ** self.rows.form[2]).sum())
 
     def offer(self, order: NDArray[np.int64], bounds: tuple[int, int]) -> int:
         """Offer each vertex of `order` its best candidate once; returns how many moved."""

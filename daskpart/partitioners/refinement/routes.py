@@ -38,9 +38,9 @@ class Rows(NamedTuple):
         The vertex that each owner goes with; without, an owner goes with the last pin of its part.
     load : int64[n_rounds, n_parts]
         One round where ways are straight, else fold in, bits 0, 1, …, fold out.
-    form : (dimensions, sent, received, power)
-        Dimensions of the hypercube, -1 for straight ways; what a row sent and a row received weigh,
-        0 or 1; the power of a load in the objective.
+    form : (dimensions, received, power)
+        Dimensions of the hypercube, -1 for straight ways; what a row received weighs, 0 or 1 as a
+        row sent does; the power of a load in the objective.
     scale : float
         The objective is Σ (load × scale)^power.
     pointer, parts, counts, used
@@ -51,7 +51,7 @@ class Rows(NamedTuple):
     owners: NDArray[np.int32]
     owner_vertices: NDArray[np.int64]
     load: NDArray[np.int64]
-    form: tuple[int, int, int, int]
+    form: tuple[int, int, int]
     scale: float
     pointer: NDArray[np.int64]
     parts: NDArray[np.int32]
@@ -69,13 +69,11 @@ def _put(load, turn, rank, amount, power, scale):
 
 
 @kernel
-def _hop(load, turn, source, target, amount, form, scale):  # fmt: skip
+def _hop(load, turn, source, target, amount, form, scale):
     """Add one hop of `amount` rows; returns what Σ (load × scale)^power gains."""
-    gained = 0.0
+    gained = _put(load, turn, source, amount, form[2], scale)
     if form[1]:
-        gained += _put(load, turn, source, amount, form[3], scale)
-    if form[2]:
-        gained += _put(load, turn, target, amount, form[3], scale)
+        gained += _put(load, turn, target, amount, form[2], scale)
     return gained
 
 
