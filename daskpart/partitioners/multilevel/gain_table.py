@@ -61,22 +61,13 @@ def connect(level, parts, vertex):
 
 
 @kernel(_nrt=False)
-def _fill_dense(level, parts):
-    for vertex in range(parts.part.size):
-        n_listed = connect(level, parts, vertex)
-        for i in range(n_listed):
-            part = parts.listed[i]
-            parts.benefit[entry(level, parts, vertex, part)] = parts.row[part]
-            parts.row[part] = 0
-
-
-@kernel(_nrt=False)
-def _fill_folded(level, parts):
+def _fill(level, parts):
+    """Write all benefits, which are 0 before; a folded table leaves out those of the own part."""
     for vertex in range(parts.part.size):
         here = parts.part[vertex]
         for i in range(connect(level, parts, vertex)):
             part = np.int64(parts.listed[i])
-            if part != here:
+            if parts.dense or part != here:
                 at = entry(level, parts, vertex, part)
                 parts.benefit[at] = max(parts.benefit[at], parts.row[part])
             parts.row[part] = 0
@@ -88,10 +79,7 @@ def with_gain_table(level: Level, parts: KWayState, most: int) -> KWayState:
     dense = n_dense <= most
     benefit = np.zeros(n_dense if dense else level.pins.size, parts.penalty.dtype)
     parts = parts._replace(benefit=benefit, dense=dense)
-    if dense:
-        _fill_dense(level, parts)
-    else:
-        _fill_folded(level, parts)
+    _fill(level, parts)
     return parts
 
 
