@@ -197,7 +197,7 @@ def _finished(assignment: NDArray[np.int32], task: Task) -> NDArray[np.int32]:
     alike = len(set(np.diff(cost_table[1:]).tolist())) == 1
     n_cycles = 0 if alike or hypergraph.n_pins < V_CYCLE_PINS else V_CYCLES
     for _ in range(n_cycles):
-        moved = v_cycle(hypergraph, assignment, n_parts, cost_table, _bounds(task), **wishes)
+        moved = v_cycle(hypergraph, assignment, cost_table, _bounds(task), **wishes)
         if np.array_equal(moved, assignment):
             break
         assignment = polish_parts(hypergraph, moved, cost_table, _bounds(task), **wishes)

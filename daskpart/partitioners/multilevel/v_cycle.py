@@ -57,7 +57,6 @@ def rebalanced(
 def v_cycle(
     hypergraph: Hypergraph,
     assignment: np.ndarray,
-    n_parts: int,
     cost_table: np.ndarray,
     bounds: tuple[int, int | np.ndarray],
     *,
@@ -72,7 +71,6 @@ def v_cycle(
     hypergraph : Hypergraph
     assignment : int32[n_vertices]
         Where to start; it is not changed.
-    n_parts : int
     cost_table : int64[n_parts + 1]
         Never falling; what a net of each connectivity pays (see `objectives`).
     bounds : (int, int or int64[n_weights])
@@ -94,13 +92,9 @@ def v_cycle(
     Raises
     ------
     InputError
-        The cost table has not n_parts + 1 numbers, or the assignment is not one part a vertex.
+        The assignment is not one part a vertex.
     """
-    cost_table, part = np.asarray(cost_table), np.array(assignment, np.int32)
-    if cost_table.shape != (n_parts + 1,):
-        raise InputError(
-            f"the cost table has {cost_table.size} entries: {n_parts} parts need {n_parts + 1}"
-        )
+    n_parts, part = len(cost_table) - 1, np.array(assignment, np.int32)
     if part.shape != (hypergraph.n_vertices,) or np.any((part < 0) | (part >= n_parts)):
         raise InputError(
             f"the assignment must hold a part, 0 to {n_parts - 1}, for each of the "
@@ -109,7 +103,7 @@ def v_cycle(
     held = np.zeros(part.size, np.bool_) if fixed is None else np.asarray(fixed) >= 0
     rng = np.random.default_rng(random_state)
     for _ in range(max_cycles if n_parts > 1 and part.size else 0):
-        better = _one_cycle(hypergraph, part, n_parts, cost_table, bounds, held, rng)
+        better = _one_cycle(hypergraph, part, cost_table, bounds, held, rng)
         if better is None:
             break
         part = better
@@ -119,14 +113,13 @@ def v_cycle(
 def _one_cycle(
     hypergraph: Hypergraph,
     part: np.ndarray,
-    n_parts: int,
     cost_table: np.ndarray,
     bounds: tuple[int, int | np.ndarray],
     held: np.ndarray,
     rng: np.random.Generator,
 ) -> np.ndarray | None:
     """The partition after a V-cycle, or None where nothing was won."""
-    nets = hypergraph.net_pointer, hypergraph.pins
+    nets, n_parts = (hypergraph.net_pointer, hypergraph.pins), len(cost_table) - 1
     touched = connectivities(*nets, part, n_parts)
     slopes = cost_table[np.minimum(touched + 1, n_parts)] - cost_table[np.maximum(touched - 1, 0)]
     level = level_of(replace(hypergraph, net_costs=hypergraph.net_costs * slopes))

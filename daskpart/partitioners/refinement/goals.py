@@ -73,7 +73,6 @@ class Job:
         assignment = v_cycle(
             self.hypergraph,
             partition.assignment,
-            partition.n_parts,
             cost_table,
             self.bounds,
             random_state=self.random_state,
