@@ -105,15 +105,13 @@ def polish(
     int32[n_vertices]
         Never worse than the start.
     """
-    smooth = _descend(
-        hypergraph, assignment, cost_table, bounds, random_state, fixed, max_rounds, True
-    )
-    if smooth is not None:
-        return smooth
-    plain = _descend(
-        hypergraph, assignment, cost_table, bounds, random_state, fixed, max_rounds, False
-    )
-    return assignment if plain is None else plain
+    for smoothed in (True, False):
+        found = _descend(
+            hypergraph, assignment, cost_table, bounds, random_state, fixed, max_rounds, smoothed
+        )
+        if found is not None:
+            return found
+    return assignment
 
 
 def _descend(
