@@ -170,7 +170,7 @@ def _hypercube(task: Task) -> NDArray[np.int32]:
         return assignment
     # a part is at least as heavy as its heaviest vertex: where that is above the bound, to empty
     # parts that are lighter costs volume and lowers no maximum
-    least, (allowed,) = _bounds(task)
+    least, (allowed,) = bounds_of_moves(hypergraph, n_parts, task.epsilon)
     most = max(int(allowed), int(weights.max()))
     assignment = rebalanced(hypergraph, assignment, n_parts, most, task.fixed)
     return lower_concurrent_volume(
@@ -190,22 +190,19 @@ def _finished(assignment: NDArray[np.int32], task: Task) -> NDArray[np.int32]:
     assignment = fill_empty_parts(assignment, weights, n_parts, task.fixed)
     if not task.polish or n_parts == 1:
         return assignment
-    assignment = rebalanced(hypergraph, assignment, n_parts, _bounds(task)[1], task.fixed)
+    bounds = bounds_of_moves(hypergraph, n_parts, task.epsilon)
+    assignment = rebalanced(hypergraph, assignment, n_parts, bounds[1], task.fixed)
     wishes: dict[str, Any] = {"random_state": task.random_state, "fixed": task.fixed}
-    assignment = polish_parts(hypergraph, assignment, cost_table, _bounds(task), **wishes)
+    assignment = polish_parts(hypergraph, assignment, cost_table, bounds, **wishes)
     # where every part of a net costs the same, the engine's own search has done this already
     alike = len(set(np.diff(cost_table[1:]).tolist())) == 1
     n_cycles = 0 if alike or hypergraph.n_pins < V_CYCLE_PINS else V_CYCLES
     for _ in range(n_cycles):
-        moved = v_cycle(hypergraph, assignment, cost_table, _bounds(task), **wishes)
+        moved = v_cycle(hypergraph, assignment, cost_table, bounds, **wishes)
         if np.array_equal(moved, assignment):
             break
-        assignment = polish_parts(hypergraph, moved, cost_table, _bounds(task), **wishes)
+        assignment = polish_parts(hypergraph, moved, cost_table, bounds, **wishes)
     return assignment
-
-
-def _bounds(task: Task) -> tuple[int, NDArray[np.int64]]:
-    return bounds_of_moves(task.hypergraph, task.n_parts, task.epsilon)
 
 
 def _parsa(task: Task) -> NDArray[np.int32]:

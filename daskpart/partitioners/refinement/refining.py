@@ -5,7 +5,6 @@ partition of any method or file ──▶ moves of single vertices ──▶ nev
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,7 +23,7 @@ from daskpart._floor.kernels import working_clock
 from daskpart.data_models import NAMES, DataModel, rebuild
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
-from daskpart.partitioners.balance import heaviest_allowed, with_weights
+from daskpart.partitioners.balance import bounds_of_moves, with_weights
 from daskpart.partitioners.checks import check_prices, checked_epsilon, checked_fixed
 from daskpart.partitioners.engine import Engine, get_engine
 from daskpart.partitioners.objectives import objective_named
@@ -146,7 +145,7 @@ def refine(
     job = Job(
         hypergraph,
         weighed,
-        _bounds(weighed, checked_epsilon(epsilon)),
+        _bounds(hypergraph, weighed, checked_epsilon(epsilon)),
         even,
         owner_vertices(owners, built),
         get_engine(engine),
@@ -168,15 +167,14 @@ def refine(
     return replace(found, weights=weights, info=info)
 
 
-def _bounds(partition: Partition, epsilon: float) -> tuple[int, int]:
+def _bounds(hypergraph: Hypergraph, partition: Partition, epsilon: float) -> tuple[int, int]:
     """The least and the most that a part may weigh: what ε allows, or what the start has.
 
     No part becomes empty, also where another one was so from the start.
     """
-    total, load = int(partition.part_weights.sum()), partition.part_weights
-    most = heaviest_allowed(total, partition.n_parts, epsilon)
-    least = math.floor((1 - epsilon) * total / partition.n_parts)
-    return max(1, min(least, int(load.min()))), max(most, int(load.max()))
+    load = partition.part_weights
+    least, (most,) = bounds_of_moves(hypergraph, partition.n_parts, epsilon)
+    return max(1, min(least, int(load.min()))), max(int(most), int(load.max()))
 
 
 def _kept(fixed: ArrayLike, partition: Partition) -> NDArray[np.int32]:
