@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._floor.kernels import kernel
+from daskpart.connectivity import Connectivity
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
-from .pin_counts import PinCounts, move_gains, move_vertex, pin_counts
+from .pin_counts import move_gains, move_vertex, pin_counts
 
 _CANDIDATES = 8
 
@@ -125,8 +126,8 @@ def _measure(
     hypergraph: Hypergraph, assignment: NDArray[np.int32], cost_table: NDArray[np.int64]
 ) -> tuple[int, int]:
     """Σ cost × cost_table[λ], and λ_max."""
-    partition = Partition(assignment, len(cost_table) - 1, hypergraph.vertex_weights)
-    level = pin_counts(hypergraph, partition).used
+    partition = Partition(assignment, len(cost_table) - 1)
+    level = Connectivity.from_partition(hypergraph, partition).connectivity
     return int((hypergraph.net_costs * cost_table[level]).sum()), int(level.max(initial=0))
 
 
@@ -140,7 +141,7 @@ def _without(
 ) -> NDArray[np.int32]:
     """The assignment with one part emptied down to one vertex; as it was where that can't be."""
     partition = Partition(assignment, len(cost_table) - 1, hypergraph.vertex_weights)
-    slots: PinCounts = pin_counts(hypergraph, partition)
+    slots = pin_counts(hypergraph, partition)
     changed, load = partition.assignment.copy(), partition.part_weights.copy()
     weights, costs = hypergraph.vertex_weights, hypergraph.net_costs
     incidence = (hypergraph.vertex_pointer, hypergraph.nets)
@@ -150,7 +151,7 @@ def _without(
     state = changed, load, *slots, *scratch
     if not _dissolve(members, part, most, *incidence, weights, costs, cost_table, *state):
         return assignment
-    sizes = np.bincount(changed, minlength=len(cost_table) - 1)
+    sizes = np.bincount(changed, minlength=partition.n_parts)
     stays = _cheapest_newcomer(part, *incidence, costs, cost_table, changed, sizes, free, *slots)
     if stays < 0:
         return assignment
