@@ -29,14 +29,14 @@ from daskpart.partitions import Partition
 from .checks import checked_fixed, checked_further_weights
 from .methods import METHODS
 from .partitioning import partition
-from .refinement.goals import METRICS, goal_named
+from .refinement.goals import METRICS, TABLES, goal_named
 from .refinement.refining import owner_vertices, refine
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-_OBJECTIVES = ("connectivity", "power", "cut-net")
+_METHODS = ("auto", *METHODS)
 _DEFAULT_METHODS = (
     *("random", "block", "metis", "parsa"),
     *("direct", "recursive", "power", "hypercube"),
@@ -199,7 +199,7 @@ def _named(methods: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
         named = dict(methods)
     else:
         words = _names(methods, "methods")
-        known = ["auto", *METHODS, *_OBJECTIVES]
+        known = (*_METHODS, *TABLES)
         named = {name: name for name in (one_of(word, "method", known) for word in words)}
     if not named:
         raise InputError("no methods to compare: give at least one")
@@ -223,11 +223,11 @@ def _way(name: str, how: Any) -> dict[str, Any] | Partition:
                 "(n_parts and model are those of all methods, arguments of compare_partitions)"
             )
         return dict(how)
-    if isinstance(how, str) and (how in METHODS or how == "auto"):
+    if isinstance(how, str) and how in _METHODS:
         return {"method": how}
-    if isinstance(how, str) and how in _OBJECTIVES:
+    if isinstance(how, str) and how in TABLES:
         return {"objective": how}
-    known = listed(["auto", *METHODS, *_OBJECTIVES])
+    known = listed([*_METHODS, *TABLES])
     raise InputError(
         f"method {name!r} is {how!r}: use one of {known}, options of partition, or a Partition"
     )
