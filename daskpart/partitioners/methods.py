@@ -108,8 +108,7 @@ def _block(task: Task) -> NDArray[np.int32]:
 
 
 def _metis(task: Task) -> NDArray[np.int32]:
-    stand_in = None if is_installed() else task.engine
-    task.info["engine"] = "metis" if stand_in is None else stand_in.name
+    task.info["engine"] = "metis" if is_installed() else task.engine.name
     hypergraph, n_parts = task.hypergraph, task.n_parts
     if n_parts == 1:
         return np.zeros(hypergraph.n_vertices, np.int32)
@@ -118,7 +117,7 @@ def _metis(task: Task) -> NDArray[np.int32]:
     if edge_cut and not has_stars(hypergraph):
         task.info["objective"] = task.goal.name
     assignment = metis_parts(
-        hypergraph, n_parts, task.epsilon, task.random_state, stand_in, edge_cut=edge_cut
+        hypergraph, n_parts, task.epsilon, task.random_state, task.engine, edge_cut=edge_cut
     )
     return fill_empty_parts(assignment, hypergraph.vertex_weights, n_parts)
 

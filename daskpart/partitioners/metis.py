@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart.errors import EngineError, InputError
+from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 
 if TYPE_CHECKING:
@@ -82,9 +82,9 @@ def _without_free_nets(hypergraph: Hypergraph) -> Hypergraph:
 def metis_parts(
     hypergraph: Hypergraph,
     n_parts: int,
-    epsilon: float = 0.03,
-    random_state: int = 0,
-    engine: Engine | None = None,
+    epsilon: float,
+    random_state: int,
+    engine: Engine,
     *,
     edge_cut: bool = False,
 ) -> NDArray[np.int32]:
@@ -98,8 +98,8 @@ def metis_parts(
     epsilon : float
         Becomes METIS's ufactor, in steps of 0.001.
     random_state : int
-    engine : Engine, optional
-        Stands in for METIS; its `partition` is called.
+    engine : Engine
+        Stands in where pymetis is not installed; its `partition` is called.
     edge_cut : bool
         Minimise the edge cut, METIS's default, rather than the communication volume, also where
         all edges cost the same.
@@ -112,21 +112,15 @@ def metis_parts(
     ------
     InputError
         The graph is too large for the 32-bit indices of METIS.
-    EngineError
-        Neither pymetis nor an engine is there.
     """
     graph = two_pin_graph(hypergraph)
-    if pymetis is not None:
+    if is_installed():
         costs = graph.net_costs
         costs_alike = len(costs) == 0 or costs.min() == costs.max()
         by_volume = costs_alike and not edge_cut and not has_stars(hypergraph)
         parts = _call_metis(graph, n_parts, epsilon, random_state, by_volume)
-    elif engine is not None:
-        parts = engine.partition(graph, n_parts, epsilon, random_state)
     else:
-        raise EngineError(
-            "pymetis is not installed here and no engine was given to stand in for it"
-        )
+        parts = engine.partition(graph, n_parts, epsilon, random_state)
     return np.asarray(parts, np.int32)[: hypergraph.n_vertices]
 
 

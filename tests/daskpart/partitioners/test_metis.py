@@ -7,9 +7,9 @@ import pytest
 import scipy.sparse
 
 from daskpart.connectivity import Connectivity
-from daskpart.errors import EngineError, InputError
+from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
-from daskpart.partitioners import metis, partition
+from daskpart.partitioners import get_engine, metis, partition
 from daskpart.partitions import Partition
 
 needs_pymetis = pytest.mark.skipif(not metis.is_installed(), reason="pymetis has no wheel here")
@@ -33,6 +33,10 @@ def clusters(n_clusters: int = 4, size: int = 25) -> Hypergraph:
     return Hypergraph.from_nets(pointer, np.concatenate(nets), n_clusters * size + 1)
 
 
+def cut(hypergraph: Hypergraph, n_parts: int, random_state: int = 0) -> np.ndarray:
+    return metis.metis_parts(hypergraph, n_parts, 0.03, random_state, get_engine("multilevel"))
+
+
 def test_nets_of_two_pins_are_edges_and_larger_ones_stars():
     edges = Hypergraph.from_nets([0, 2, 3, 5], [0, 1, 2, 1, 2], 4, net_costs=[5, 6, 7])
     graph = metis.two_pin_graph(edges)
@@ -49,7 +53,7 @@ def test_nets_of_two_pins_are_edges_and_larger_ones_stars():
 @needs_pymetis
 def test_a_ring_is_cut_in_as_few_places_as_parts():
     hypergraph = ring(40)
-    parts = metis.metis_parts(hypergraph, 4)
+    parts = cut(hypergraph, 4)
     partition_found = Partition(parts, 4)
     assert Connectivity.from_partition(hypergraph, partition_found).cut_net() == 4
     assert partition_found.imbalance <= 0.1
@@ -64,21 +68,20 @@ def test_stars_find_the_clusters_of_a_hypergraph():
 
 
 @needs_pymetis
-@needs_pymetis
 def test_the_edge_cut_is_what_cut_net_asks_for():
     rng = np.random.default_rng(0)
     matrix = scipy.sparse.random_array((300, 300), density=0.02, rng=rng)
     graph = Hypergraph.graph(matrix)
-    cut = partition(graph, 8, "cut-net", method="metis")
-    volume = partition(graph, 8, method="metis")
-    assert cut.info["objective"] == "cut-net" and volume.info["objective"] is None
-    edges = [Connectivity.from_partition(graph, p).cut_net() for p in (cut, volume)]
+    by_edges = partition(graph, 8, "cut-net", method="metis")
+    by_volume = partition(graph, 8, method="metis")
+    assert by_edges.info["objective"] == "cut-net" and by_volume.info["objective"] is None
+    edges = [Connectivity.from_partition(graph, p).cut_net() for p in (by_edges, by_volume)]
     assert edges[0] < edges[1]
 
 
 def test_same_seed_same_parts():
     hypergraph = clusters()
-    first, again = (metis.metis_parts(hypergraph, 5, random_state=seed) for seed in (3, 3))
+    first, again = (cut(hypergraph, 5, seed) for seed in (3, 3))
     assert np.array_equal(first, again) and first.dtype == np.int32
 
 
@@ -87,14 +90,14 @@ def test_weights_beyond_32_bits_are_scaled():
     hypergraph = Hypergraph.from_nets(
         [0, 2, 4, 6], [0, 1, 1, 2, 2, 3], 4, vertex_weights=[2**40] * 4
     )
-    assert np.bincount(metis.metis_parts(hypergraph, 2)).tolist() == [2, 2]
+    assert np.bincount(cut(hypergraph, 2)).tolist() == [2, 2]
 
 
 @needs_pymetis
 def test_a_graph_too_large_for_metis_is_refused(monkeypatch):
     monkeypatch.setattr(metis, "_INT32", 50)
     with pytest.raises(InputError, match="the graph has 40 edges, METIS takes at most 25"):
-        metis.metis_parts(ring(40), 2)
+        cut(ring(40), 2)
 
 
 def test_without_pymetis_the_engine_cuts_the_same_graph(monkeypatch):
@@ -106,16 +109,10 @@ def test_without_pymetis_the_engine_cuts_the_same_graph(monkeypatch):
     assert Connectivity.from_partition(hypergraph, result).cut_net() <= 20
 
 
-def test_without_pymetis_and_engine_it_is_an_error(monkeypatch):
-    monkeypatch.setattr(metis, "pymetis", None)
-    with pytest.raises(EngineError, match="pymetis is not installed here and no engine was given"):
-        metis.metis_parts(ring(10), 2)
-
-
 @needs_pymetis
 def test_empty_nets_and_isolated_vertices_are_normal_data():
     sparse = Hypergraph.from_nets([0, 2, 2, 3], [0, 1, 3], 30, vertex_weights=[1] * 30)
-    assert np.bincount(metis.metis_parts(sparse, 3)).tolist() == [10, 10, 10]
+    assert np.bincount(cut(sparse, 3)).tolist() == [10, 10, 10]
 
 
 @needs_pymetis
