@@ -107,17 +107,16 @@ def hypercube_mapping(
     """
     allowed = heaviest_allowed(hypergraph.total_weight, n_parts, epsilon)
     pieces = [root(hypergraph, n_parts)]
-    cost_paid, n_bipartitions, engine_seconds = 0, 0, 0.0
+    cost_paid, engine_seconds = 0, 0.0
     for bit in range((n_parts - 1).bit_length()):
         level = _Level(hypergraph.net_costs, engine, allowed, random_state, fixed, bit)
         pieces = level.split_all(pieces)
         cost_paid += level.cost_paid
-        n_bipartitions += level.n_bipartitions
         engine_seconds += level.engine_seconds
     assignment = np.zeros(hypergraph.n_vertices, np.int32)
     for piece in pieces:
         assignment[piece.vertices] = piece.first_part
-    return RecursiveResult(assignment, cost_paid, n_bipartitions, engine_seconds)
+    return RecursiveResult(assignment, cost_paid, engine_seconds)
 
 
 class _Level:
@@ -136,7 +135,7 @@ class _Level:
         self.random_state, self.fixed, self.bit = random_state, fixed, bit
         self.state = np.zeros(len(costs), np.int8)
         self.connectivity = np.ones(len(costs), np.int32)  # `halve` counts it; no price needs it
-        self.cost_paid, self.n_bipartitions, self.engine_seconds = 0, 0, 0.0
+        self.cost_paid, self.engine_seconds = 0, 0.0
 
     def split_all(self, pieces: list[Piece]) -> list[Piece]:
         """Both sides of every piece, those of one part (whose bit is 0) first and as they are."""
@@ -180,7 +179,6 @@ class _Level:
         started = working_clock()
         sides = two_sides(anchored, piece.n_parts, self.engine, self.allowed, seed, wanted)
         self.engine_seconds += working_clock() - started
-        self.n_bipartitions += 1
         return sides[:-2]
 
     def _wanted(self, piece: Piece) -> NDArray[np.int8]:

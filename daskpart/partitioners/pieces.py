@@ -11,7 +11,7 @@ more freedom to its own bipartitions, and no path of the tree can exceed L.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +21,7 @@ from daskpart._floor.kernels import kernel
 from daskpart.errors import EngineError
 from daskpart.hypergraph import Hypergraph
 
+from .balance import with_weights
 from .checks import LARGEST_EPSILON
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def two_sides(
         The engine's answer is not one side (0 or 1) a vertex, or moves a fixed vertex.
     """
     if hypergraph.total_weight == 0:
-        hypergraph = replace(hypergraph, vertex_weights=np.ones_like(hypergraph.vertex_weights))
+        hypergraph = with_weights(hypergraph)
         allowed = -(-hypergraph.n_vertices // n_parts)
     total = hypergraph.total_weight
     left = min(-(-total * ((n_parts + 1) // 2) // n_parts), total)

@@ -40,15 +40,12 @@ class RecursiveResult:
     assignment : int32[n_vertices]
     cost_paid : int
         Sum of the prices of all nets cut: Σ cost × table[λ] of the assignment, exactly.
-    n_bipartitions : int
-        Calls of the engine.
     engine_seconds : float
-        Time spent in these calls.
+        Time spent in calls of the engine.
     """
 
     assignment: NDArray[np.int32]
     cost_paid: int
-    n_bipartitions: int
     engine_seconds: float
 
 
@@ -90,7 +87,7 @@ def recursive_bipartition(
     allowed = heaviest_allowed(hypergraph.total_weight, n_parts, epsilon)
     assignment = np.zeros(hypergraph.n_vertices, np.int32)
     pieces = deque([root(hypergraph, n_parts)])
-    cost_paid, n_bipartitions, engine_seconds = 0, 0, 0.0
+    cost_paid, engine_seconds = 0, 0.0
     while pieces:
         piece = pieces.popleft()
         if piece.n_parts == 1 or len(piece.vertices) < 2:
@@ -103,7 +100,6 @@ def recursive_bipartition(
         started = working_clock()
         sides = two_sides(priced, piece.n_parts, engine, allowed, seed, wanted)
         engine_seconds += working_clock() - started
-        n_bipartitions += 1
         first_right = piece.first_part + piece.n_left
         keeps = objective.keeps_cut_nets
         children, paid = halve(
@@ -113,7 +109,7 @@ def recursive_bipartition(
         cost_paid += paid
     if fixed is not None:  # only a piece of a single vertex may still differ
         assignment[fixed >= 0] = fixed[fixed >= 0]
-    return RecursiveResult(assignment, cost_paid, n_bipartitions, engine_seconds)
+    return RecursiveResult(assignment, cost_paid, engine_seconds)
 
 
 def _fixed_sides(piece: Piece, fixed: NDArray[np.int32]) -> NDArray[np.int8]:
