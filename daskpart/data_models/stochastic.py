@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from daskpart._floor.checks import finite_number, whole_number
+from daskpart._floor.checks import checked_seed, finite_number, fraction, whole_number
 from daskpart.containers.matrix import as_matrix
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph, from_incidence
@@ -53,10 +53,7 @@ def nets_needed(n_parts: int, theta: float, delta: float) -> int:
         A value out of these ranges, or one for which more nets are needed than can be numbered.
     """
     n_parts = whole_number(n_parts, "n_parts", least=1)
-    if not (isinstance(theta, int | float) and 0 < theta < math.inf):
-        raise InputError(f"theta is {theta!r}: give an error of the mean connectivity above 0")
-    if not (isinstance(delta, int | float) and 0 < delta < 1):
-        raise InputError(f"delta is {delta!r}: give a probability between 0 and 1")
+    theta, delta = finite_number(theta, "theta", above=True), fraction(delta, "delta")
     squared = 2 * theta**2 or math.ulp(0.0)  # what is too small for a float is no zero
     needed = (n_parts - 1) ** 2 / squared * math.log(2 / delta)
     if not needed <= _MOST_NETS:
@@ -118,7 +115,7 @@ def stochastic(
     needed = nets_needed(n_parts, theta, delta)
     if n_batches is not None:
         n_batches = whole_number(n_batches, "n_batches", least=1)
-    seed = whole_number(random_state, "random_state", least=0, most=2**63 - 1)
+    seed = checked_seed(random_state)
     n_vertices = whole.hypergraph.n_vertices
     chosen = _tenth_or_two(n_vertices) if sampler is None else sampler
     if not hasattr(chosen, "draw"):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.archive import opened_npz
 from daskpart._floor.atomic import replacing
-from daskpart._floor.checks import whole_number, whole_numbers
+from daskpart._floor.checks import checked_seed, whole_number, whole_numbers
 from daskpart._floor.tables import ShownAsTable
 from daskpart._incidence import group
 from daskpart.errors import InputError, ReadError
@@ -134,7 +134,7 @@ class BlockFolder(ShownAsTable):
             )
         place = Path(folder).expanduser()
         n_blocks = whole_number(n_blocks, "n_blocks", least=1)
-        random_state = whole_number(random_state, "random_state", least=0, most=2**63 - 1)
+        random_state = checked_seed(random_state)
         if (place / _MANIFEST).exists():
             raise InputError(f"{place} holds blocks already: give another folder, or remove it")
         place.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.checks import finite_number
 from daskpart.errors import InputError
 
 FRACTION_SCALE = 1024
@@ -87,10 +88,7 @@ class PowerConnectivity:
     keeps_cut_nets: bool = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.rho, bool) or not isinstance(self.rho, int | float | np.number):
-            raise InputError(f"rho is {self.rho!r}: give a number of at least 1")
-        if not 1 <= self.rho < np.inf:
-            raise InputError(f"rho is {self.rho}: it must be at least 1 and finite")
+        finite_number(self.rho, "rho", least=1)
 
     @property
     def scale(self) -> int:

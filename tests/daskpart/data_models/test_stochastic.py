@@ -232,12 +232,12 @@ class _Nothing:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"theta": 0}, "theta is 0: give an error"),
+        ({"theta": 0}, "theta is 0: give a finite number above 0"),
         ({"theta": float("nan")}, "theta is nan"),
         ({"theta": 1e-5}, "with 3 parts that takes 2.77e.10 nets, too many"),
         ({"theta": 1e-170}, "too many for 32-bit numbers: use a larger theta"),
         ({"delta": 1e-320}, "too many for 32-bit numbers: use a larger theta"),
-        ({"delta": 1}, "delta is 1: give a probability"),
+        ({"delta": 1}, "delta=1; it must be between 0 and 1"),
         ({"coverage": -1}, "coverage is -1"),
         ({"n_batches": 0}, "n_batches is 0"),
         ({"random_state": -1}, "random_state is -1"),
