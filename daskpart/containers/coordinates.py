@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse
+import sparse
 
 from daskpart._floor.checks import as_array
 from daskpart._floor.compressed_rows import compressed_rows
@@ -183,11 +185,25 @@ def entry_words(
     )
 
 
-def scipy_entries(matrix: Any) -> Entries:
-    """What an array of scipy.sparse stores, in its own order; no padding of blocks and diagonals.
+def array_entries(array: Any) -> Entries | None:
+    """What an array of scipy.sparse or of `sparse` stores, in its own order; None: it is neither.
 
-    That is stored as zeros.
+    Raises
+    ------
+    InputError
+        Its fill value is neither 0 nor NaN.
     """
+    if scipy.sparse.issparse(array):
+        return _scipy_entries(array)
+    if not isinstance(array, sparse.SparseArray):
+        return None
+    refuse_fill_value(array)
+    coo = array.asformat("coo")
+    return coo.coords, coo.data, coo.shape
+
+
+def _scipy_entries(matrix: Any) -> Entries:
+    """Without the padding of blocks and diagonals, which is stored as zeros."""
     native = matrix.dtype.newbyteorder("=")
     wanted = np.dtype(np.float32) if native == np.float16 else native
     if matrix.dtype != wanted:

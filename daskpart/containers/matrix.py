@@ -30,6 +30,7 @@ from daskpart.errors import DaskpartWarning, InputError
 from .column_names import Columns, rating_columns
 from .coordinates import (
     Entries,
+    array_entries,
     as_labels,
     as_values,
     dask_entries,
@@ -38,11 +39,9 @@ from .coordinates import (
     ranked,
     refuse_dense_chunks,
     refuse_dense_rows,
-    refuse_fill_value,
     refuse_nonfinite,
     refuse_outside,
     rises,
-    scipy_entries,
     stable_order,
 )
 from .tables import from_arrow, is_dask_frame
@@ -350,15 +349,11 @@ def sparse_triples(data: Any) -> tuple[Any, Any, Any, tuple[int, ...]]:
     InputError
         `data` is dense, is no known container, is not two-dimensional, or has a fill value.
     """
-    if scipy.sparse.issparse(data):
+    entries = array_entries(data)
+    if entries is not None:
         _require_two_dimensions(data)
-        (rows, columns), values, shape = scipy_entries(data)
+        (rows, columns), values, shape = entries
         return rows, columns, values, shape
-    if isinstance(data, sparse.SparseArray):
-        _require_two_dimensions(data)
-        refuse_fill_value(data)
-        coo = data.asformat("coo")
-        return coo.coords[0], coo.coords[1], coo.data, coo.shape
     if isinstance(data, np.ndarray):
         raise InputError(
             f"a dense array of shape {data.shape} was given: it does not say which zeros are "

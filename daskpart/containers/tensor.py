@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse
 import sparse
 
 from daskpart._floor.checks import as_array, one_of, require_like, several, whole_numbers
@@ -33,6 +32,7 @@ from daskpart.errors import DaskpartWarning, InputError, ReadError
 from .column_names import plain_word
 from .coordinates import (
     Entries,
+    array_entries,
     as_labels,
     as_values,
     dask_entries,
@@ -40,10 +40,8 @@ from .coordinates import (
     merged,
     refuse_dense_chunks,
     refuse_dense_rows,
-    refuse_fill_value,
     refuse_nonfinite,
     refuse_outside,
-    scipy_entries,
 )
 from .matrix import LabelledMatrix, factorized_column, number_column
 from .tables import table_in_memory
@@ -392,12 +390,9 @@ def block_entries(data: Any) -> Entries:
     InputError
         It is dense, is no known container, or has a fill value.
     """
-    if scipy.sparse.issparse(data):
-        return scipy_entries(data)
-    if isinstance(data, sparse.SparseArray):
-        refuse_fill_value(data)
-        coo = data.asformat("coo")
-        return coo.coords, coo.data, coo.shape
+    entries = array_entries(data)
+    if entries is not None:
+        return entries
     if isinstance(data, np.ndarray):
         raise InputError(
             f"a dense array of shape {data.shape} was given: sparse.COO.from_numpy(array) keeps "
