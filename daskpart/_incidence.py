@@ -33,7 +33,7 @@ def transpose(pointer: NDArray, indices: NDArray, n_columns: int) -> tuple[NDArr
 def group(keys: NDArray, values: NDArray, n_keys: int) -> tuple[NDArray, NDArray]:
     """Collect the values of equal keys, in the order given: ``(pointer, values by key)``."""
     ends = np.array([0, len(keys)])
-    one_row = compressed_rows(np.asarray(values, np.int32), keys, ends, (1, n_keys))
+    one_row = compressed_rows(values, keys, ends, (1, n_keys))
     by_key = one_row.tocsc()
     return by_key.indptr.astype(np.int64), by_key.data
 

@@ -35,6 +35,7 @@ from .coordinates import (
     array_entries,
     as_labels,
     as_values,
+    coo_from_sorted,
     dask_entries,
     is_a,
     merged,
@@ -100,14 +101,7 @@ class LabelledTensor(ShownAsTable):
 
     def to_coo(self) -> sparse.COO:
         """Give a `sparse.COO` with int32 coordinates; names and labels are left behind."""
-        return sparse.COO(
-            self.coordinates,
-            self.values,
-            shape=self.shape,
-            sorted=True,
-            has_duplicates=False,
-            fill_value=0,
-        )
+        return coo_from_sorted(self.coordinates, self.values, self.shape)
 
     def to_xarray(self) -> xarray.DataArray:
         """Give an `xarray.DataArray` over `sparse.COO`, with labels as coordinates."""

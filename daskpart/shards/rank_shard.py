@@ -14,8 +14,7 @@ import numpy as np
 import sparse
 from numpy.typing import NDArray
 
-from daskpart.containers.coordinates import rises, stable_order
-from daskpart.containers.matrix import coo_from_sorted
+from daskpart.containers.coordinates import coo_from_sorted, merged, row_major_order
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,15 +65,14 @@ class Shard:
 
     def to_coo(self) -> sparse.COO:
         """Give the shard in its local numbering, as a `sparse.COO` of `shape`."""
-        order = _row_major(self.row_index, self.column_index, *self.shape)
-        return coo_from_sorted(
-            self.row_index[order], self.column_index[order], self.values[order], self.shape
-        )
+        indices = (self.row_index, self.column_index)
+        return coo_from_sorted(*merged(indices, self.values, self.shape, "last"), self.shape)
 
     def to_block(self, n_columns: int) -> sparse.COO:
         """Give the shard's rows over all `n_columns` columns in their global order."""
         columns = self.items[self.column_index].astype(np.int32)
-        return coo_from_sorted(self.row_index, columns, self.values, (len(self.rows), n_columns))
+        coordinates = np.stack((self.row_index, columns))
+        return coo_from_sorted(coordinates, self.values, (len(self.rows), n_columns))
 
     def __sizeof__(self) -> int:
         return object.__sizeof__(self) + self.nbytes
@@ -112,8 +110,8 @@ def make_shard(
     row_index, columns, values = triples
     position = np.empty(n_columns, np.int32)  # only the touched pages cost anything
     position[items] = np.arange(len(items), dtype=np.int32)
-    if not rises((row_index, columns)):  # pieces of several chunks; one matrix comes sorted
-        order = _row_major(row_index, columns, len(rows), n_columns)
+    order = row_major_order((row_index, columns), (len(rows), n_columns))
+    if order is not None:  # pieces of several chunks; one matrix comes sorted
         row_index, columns, values = row_index[order], columns[order], values[order]
     n_local, n_owned, n_nonlocal = (int(size) for size in sizes)
     return Shard(
@@ -127,10 +125,3 @@ def make_shard(
         column_index=position[columns],
         values=values,
     )
-
-
-def _row_major(
-    rows: NDArray[np.int32], columns: NDArray[np.int32], n_rows: int, n_columns: int
-) -> NDArray[Any]:
-    by_column = stable_order(columns, n_columns)
-    return by_column[stable_order(rows[by_column], n_rows)]
