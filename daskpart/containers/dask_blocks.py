@@ -64,7 +64,7 @@ def item_parts(
     import dask
 
     transposed = axis == "columns"
-    turned, tops, lefts = _laid_out(array, axis)
+    turned, tops, lefts = laid_out(array, axis)
     summarise = dask.delayed(pairs_of_chunk, pure=True)
     columns = [
         [
@@ -89,7 +89,7 @@ def pairs_of_chunk(
     transposed: bool,
 ) -> Pairs:
     """Each (item, part) of a chunk once: item × n_parts + part, rising, and its nonzeros."""
-    vertices, items = _sides(block, corner, transposed)
+    vertices, items, _ = chunk_sides(block, corner, transposed)
     keys = (items.astype(np.int64) + corner[1]) * n_parts + assignment[vertices]
     return np.unique(keys, return_counts=True)
 
@@ -111,7 +111,7 @@ def column_nets(
     """Net pointer, pins and vertex weights of the pattern; see `Hypergraph.from_dask`."""
     import dask
 
-    turned, tops, lefts = _laid_out(array, axis)
+    turned, tops, lefts = laid_out(array, axis)
     compress = dask.delayed(nets_of_chunk, pure=True)
     corners = [(top, left) for top in tops[:-1] for left in lefts[:-1]]
     pieces = [
@@ -137,7 +137,7 @@ def nets_of_chunk(
     block: Any, corner: tuple[int, int], transposed: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
     """The nets of a chunk: pointer, pins (both counted in the chunk), and the vertices' weights."""
-    vertices, items = _sides(block, corner, transposed)
+    vertices, items, _ = chunk_sides(block, corner, transposed)
     height, width = block.shape[::-1] if transposed else block.shape
     weights = np.bincount(vertices, minlength=height)
     order = np.argsort(vertices, kind="stable") if transposed else slice(None)
@@ -145,15 +145,16 @@ def nets_of_chunk(
     return (*transpose(pointer, items[order], width), weights)
 
 
-def _sides(
+def chunk_sides(
     block: Any, corner: tuple[int, int], transposed: bool
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """What is cut and what is shared, of each nonzero of a chunk."""
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[Any]]:
+    """What is cut and what is shared, of each nonzero of a chunk, both counted in it; its value."""
     matrix = chunk_matrix(block, *(corner[::-1] if transposed else corner))
-    return (matrix.columns, matrix.rows) if transposed else (matrix.rows, matrix.columns)
+    sides = (matrix.columns, matrix.rows) if transposed else (matrix.rows, matrix.columns)
+    return (*sides, matrix.values)
 
 
-def _laid_out(array: Any, axis: Axis) -> tuple[Any, NDArray[np.int64], NDArray[np.int64]]:
+def laid_out(array: Any, axis: Axis) -> tuple[Any, NDArray[np.int64], NDArray[np.int64]]:
     """Delayed chunks with what is cut along the first dimension, and where each begins."""
     check_chunks(array)
     tops, lefts = (np.concatenate(([0], np.cumsum(sizes))) for sizes in array.chunks)

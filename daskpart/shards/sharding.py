@@ -7,6 +7,7 @@ Dask chunks   chunk ─ split ─ pieces ─▶ tasks, one Shard a part (`dask_b
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,10 +20,11 @@ from daskpart.connectivity import Connectivity
 from daskpart.containers.coordinates import as_values, is_a
 from daskpart.containers.dask_blocks import (
     check_chunks,
-    chunk_matrix,
+    chunk_sides,
     cut_by_part,
     gathered_by_part,
     item_parts,
+    laid_out,
 )
 from daskpart.containers.matrix import LabelledMatrix, as_matrix, xarray_labels
 from daskpart.containers.numbering import number_touched
@@ -141,7 +143,7 @@ def _shard_chunks(
 ) -> Shards:
     _check_partition(partition, array.shape, axis)
     n_columns = array.shape[1] if axis == "rows" else array.shape[0]
-    places = _chunk_places(array.chunks, partition, axis)
+    places = _chunk_places(array, partition, axis)
     pointer, parts, counts = item_parts(array, partition.assignment, partition.n_parts, axis)
     if not len(counts):
         raise InputError(
@@ -219,8 +221,8 @@ class ChunkPlace(NamedTuple):
 
     Attributes
     ----------
-    top, left : int
-        Global row and column of the chunk's first entry.
+    corner : (int, int)
+        Global numbers of what is cut and what is shared of the chunk's first entry.
     assignment : ndarray of int32
         Part of each of the chunk's vertices.
     place : ndarray of int32
@@ -229,29 +231,25 @@ class ChunkPlace(NamedTuple):
         Whether the vertices are the columns.
     """
 
-    top: int
-    left: int
+    corner: tuple[int, int]
     assignment: npt.NDArray[np.int32]
     place: npt.NDArray[np.int32]
     transposed: bool
 
 
 def _chunk_places(
-    chunks: tuple[tuple[int, ...], ...], partition: Partition, axis: str
+    array: Any, partition: Partition, axis: Literal["rows", "columns"]
 ) -> dict[tuple[int, int], ChunkPlace]:
     """Say for each chunk, by its number, what its tasks must know."""
     transposed = axis == "columns"
     place = _places_in_parts(partition)
-    tops, lefts = (np.concatenate(([0], np.cumsum(sizes))) for sizes in chunks)
-    vertex = lefts if transposed else tops
+    _, tops, lefts = laid_out(array, axis)
     found = {}
-    for i in range(len(chunks[0])):
-        for j in range(len(chunks[1])):
-            number = j if transposed else i
-            mine = slice(int(vertex[number]), int(vertex[number + 1]))
-            top, left = int(tops[i]), int(lefts[j])
-            assignment = partition.assignment[mine]
-            found[i, j] = ChunkPlace(top, left, assignment, place[mine], transposed)
+    for i, (top, bottom) in enumerate(pairwise(tops.tolist())):
+        for j, left in enumerate(lefts[:-1].tolist()):
+            assignment, mine = partition.assignment[top:bottom], place[top:bottom]
+            number = (j, i) if transposed else (i, j)
+            found[number] = ChunkPlace((top, left), assignment, mine, transposed)
     return found
 
 
@@ -265,17 +263,10 @@ def _places_in_parts(partition: Partition) -> npt.NDArray[np.int32]:
 
 def split_chunk(block: Any, where: ChunkPlace, n_parts: int) -> list[Piece]:
     """Cut a chunk into one piece a part: (row within the part, global column, value)."""
-    vertices, columns, values = _chunk_triples(block, where)
+    vertices, items, values = chunk_sides(block, where.corner, where.transposed)
     parts, row_index = where.assignment[vertices], where.place[vertices]
+    columns = items + np.int32(where.corner[1])
     return cut_by_part(parts, n_parts, row_index, columns, values)
-
-
-def _chunk_triples(block: Any, where: ChunkPlace) -> Piece:
-    """Vertices within the chunk, global columns and values."""
-    matrix = chunk_matrix(block, where.top, where.left)
-    if where.transposed:
-        return matrix.columns, matrix.rows + np.int32(where.top), matrix.values
-    return matrix.rows, matrix.columns + np.int32(where.left), matrix.values
 
 
 def collect_shard(
