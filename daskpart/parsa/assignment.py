@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.checks import checked_delay, one_of, whole_number
+from daskpart._floor.checks import checked_delay, one_of
 from daskpart.errors import InputError
 
 from .bipartite import Block, block_of
@@ -134,7 +134,6 @@ class Parallel:
     schedule: Any = None
 
     def __post_init__(self) -> None:
-        whole_number(self.workers, "workers", least=1)
         checked_delay(self.delay)
         one_of(self.transport, "transport", ("auto", "local", "dask", "mpi"))
 

@@ -15,7 +15,7 @@ and not for all parameters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -265,6 +265,16 @@ def feature_chunks(
     return libsvm.feature_chunks(location(source))
 
 
+def totals(chunks: Iterable[tuple[NDArray[np.int64], NDArray[Any]]]) -> tuple[int, int, int, int]:
+    """Data, edges, and the smallest and largest index (1 and 0 without) of `feature_chunks`."""
+    n_data, n_edges, least, most = 0, 0, 1, 0
+    for lengths, features in chunks:
+        n_data, n_edges = n_data + len(lengths), n_edges + len(features)
+        least = min(least, int(features.min(initial=1)))
+        most = max(most, int(features.max(initial=0)))
+    return n_data, n_edges, least, most
+
+
 def numbering(source: FileLike, least: int, most: int, wanted: int | None) -> tuple[int, int]:
     """The number of the first feature in `feature_chunks`, and how many features there are.
 
@@ -272,7 +282,7 @@ def numbering(source: FileLike, least: int, most: int, wanted: int | None) -> tu
     ----------
     source : str, path-like or ExamplesFile
     least, most : int
-        Smallest and largest index in the file; 1 and 0 where there is none.
+        As of `totals`.
     wanted : int or None
         How many features there shall be.
     """

@@ -37,6 +37,7 @@ from .bipartite import (
     random_blocks,
     sorted_within,
     taken_rows,
+    totals,
 )
 
 _MANIFEST = "blocks.json"
@@ -218,11 +219,8 @@ def _write_file(
     source: FileLike, folder: Path, n_blocks: int, random_state: int, n_parameters: int | None
 ) -> dict[str, Any]:
     """Deal the chunks of a file over raw files, then make a block of each."""
-    n_data, n_edges, least, most = 0, 0, 1, 0
-    for start, lengths, features in _scattered_chunks(source, folder, n_blocks, random_state):
-        n_data, n_edges = start + len(lengths), n_edges + len(features)
-        least = min(least, int(features.min(initial=1)))
-        most = max(most, int(features.max(initial=0)))
+    chunks = _scattered_chunks(source, folder, n_blocks, random_state)
+    n_data, n_edges, least, most = totals(chunks)
     _check_blocks(n_blocks, n_data)
     first, width = numbering(source, least, most, n_parameters)
     sizes = []
@@ -239,7 +237,7 @@ def _write_file(
 
 def _scattered_chunks(
     source: FileLike, folder: Path, n_blocks: int, random_state: int
-) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
     """Append the examples of each chunk to the raw files of their blocks; yields each chunk."""
     rng, start = np.random.default_rng(random_state), 0
     for lengths, features in feature_chunks(source):
@@ -252,7 +250,7 @@ def _scattered_chunks(
             _append(folder, block, "data", mine + start)
             _append(folder, block, "lengths", np.diff(taken_pointer))
             _append(folder, block, "features", taken)
-        yield start, lengths, features
+        yield lengths, features
         start += len(lengths)
 
 

@@ -126,9 +126,8 @@ def partition(
     """
     started = working_clock()
     random_state, epsilon = checked_seed(random_state), checked_epsilon(epsilon)
-    parallel = Parallel(
-        whole_number(workers, "workers", least=1), delay, transport, client, schedule
-    )
+    workers = whole_number(workers, "workers", least=1)
+    parallel = Parallel(workers, delay, transport, client, schedule)
     start = _Start(whole_number(extra_passes, "extra_passes", least=0), window, sample, previous)
     n_parts = whole_number(n_parts, "n_parts", least=1)
     if memory_limit is not None and parallel.workers > 1:

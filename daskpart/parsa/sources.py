@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from os import PathLike
 from typing import Any, NamedTuple
 
-import numpy as np
 from dask.utils import parse_bytes
 
 from daskpart._floor.checks import whole_number
@@ -25,7 +24,7 @@ from daskpart.readers.detection import detect
 from daskpart.readers.streams import location
 
 from .assignment import Blocks
-from .bipartite import Bipartite, MemoryBlocks, feature_chunks, numbering
+from .bipartite import Bipartite, MemoryBlocks, feature_chunks, numbering, totals
 from .block_folder import BlockFolder
 
 _EDGE_BYTES = 32  # assigning needs 8, writing a block up to 32
@@ -193,9 +192,5 @@ def _size_of(source: str | ExamplesFile) -> Size:
     """Of a file that was surveyed; any other is read only to count."""
     if isinstance(source, ExamplesFile):
         return Size(*source.shape, source.nnz, _READING_SURVEYED)
-    n_data, n_edges, least, most = 0, 0, 1, 0
-    for lengths, features in feature_chunks(source):
-        n_data, n_edges = n_data + len(lengths), n_edges + len(features)
-        least = min(least, int(np.min(features, initial=1)))
-        most = max(most, int(np.max(features, initial=0)))
+    n_data, n_edges, least, most = totals(feature_chunks(source))
     return Size(n_data, numbering(source, least, most, None)[1], n_edges)
