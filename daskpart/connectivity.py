@@ -401,9 +401,8 @@ class Connectivity(ShownAsTable):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Connectivity):
             return NotImplemented
-        same = all(np.array_equal(getattr(self, name), getattr(other, name)) for name in _ARRAYS)
-        if self.owners is None or other.owners is None:
-            return same and self.n_parts == other.n_parts and self.owners is other.owners
-        return same and self.n_parts == other.n_parts and np.array_equal(self.owners, other.owners)
+        names = (*_ARRAYS, "owners")  # no owners equal none
+        same = (np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
+        return self.n_parts == other.n_parts and all(same)
 
     __hash__ = None  # type: ignore[assignment]
