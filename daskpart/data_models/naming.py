@@ -41,8 +41,7 @@ MODELS: dict[str, Callable[..., DataModel]] = {
     "medium-grain": medium_grain,
 }
 _OF_TENSORS = ("fine-grain", "medium-grain")
-_OF_SAMPLES = {"stochastic": stochastic}
-NAMES = ("auto", *MODELS, *_OF_SAMPLES)
+NAMES = ("auto", *MODELS, "stochastic")
 
 
 def build(
@@ -88,8 +87,8 @@ def build(
         return DataModel(data, "hypergraph")
     if model == "auto":
         model = "medium-grain" if _order(data) > 2 else "column-net"
-    if model in _OF_SAMPLES:
-        return _OF_SAMPLES[model](data, n_parts, random_state=random_state)
+    if model == "stochastic":
+        return stochastic(data, n_parts, random_state=random_state)
     if model not in _OF_TENSORS and _order(data) > 2:
         raise InputError(
             f"model {model!r} takes a matrix, the data has {_order(data)} modes: use one of "
@@ -151,7 +150,7 @@ def nonzero_parts(data: Any, partition: Partition) -> NDArray[np.int32]:
             "data went only the model of the data knows (DataModel.nonzero_parts)"
         )
     # mini-batches decide which nets there are; vertices are rows all the same
-    alike = "column-net-self-loops" if name in _OF_SAMPLES else name
+    alike = "column-net-self-loops" if name == "stochastic" else name
     return replace(build(data, alike), name=name).nonzero_parts(partition)
 
 
