@@ -94,6 +94,11 @@ def bounds_of_moves(
     return least, most_of_each(weights, n_parts, epsilon)
 
 
+def is_free(fixed: NDArray[np.int32] | None, n_vertices: int) -> NDArray[np.bool_]:
+    """Which vertices may move: those without a part, -1, in `fixed`; all where that is None."""
+    return np.ones(n_vertices, np.bool_) if fixed is None else np.asarray(fixed) < 0
+
+
 def fill_empty_parts(
     assignment: NDArray[np.int32],
     weights: NDArray[np.int64],
@@ -109,7 +114,7 @@ def fill_empty_parts(
     if sizes.all():
         return assignment
     filled = assignment.copy()
-    free = np.ones(len(filled), bool) if fixed is None else fixed < 0
+    free = is_free(fixed, len(filled))
     load = np.bincount(filled, weights, n_parts)
     spare = np.minimum(np.bincount(filled[free], minlength=n_parts), sizes - 1)
     # the free members of each part, looked for once: many parts may be empty

@@ -22,7 +22,7 @@ from daskpart._floor.sums import sums_by_key
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
-from .balance import columns
+from .balance import columns, is_free
 from .pin_counts import move_gains, move_vertex, pin_counts
 from .rounds import run_rounds
 
@@ -130,7 +130,7 @@ def _descend(
     polished = partition.assignment.copy()
     load = sums_by_key(polished, weights, partition.n_parts)
     least, most = bounds[0], np.atleast_1d(np.asarray(bounds[1], np.int64))
-    free = np.arange(hypergraph.n_vertices) if fixed is None else np.flatnonzero(fixed < 0)
+    free = np.flatnonzero(is_free(fixed, hypergraph.n_vertices))
     bonus, seen = np.full(len(load), -1.0), np.empty(len(load), np.int32)
     rng = np.random.default_rng(random_state)
 

@@ -18,6 +18,7 @@ from daskpart.connectivity import Connectivity
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
+from .balance import is_free
 from .pin_counts import move_gains, move_vertex, pin_counts
 
 _CANDIDATES = 8
@@ -106,7 +107,7 @@ def relieve(
     """
     current = np.asarray(assignment, np.int32)
     cost, highest = _measure(hypergraph, current, cost_table)
-    free = np.ones(len(current), bool) if fixed is None else fixed < 0
+    free = is_free(fixed, len(current))
     n_parts = len(cost_table) - 1
     while True:
         sizes = np.bincount(current, minlength=n_parts)

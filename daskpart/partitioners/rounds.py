@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 _TEMPERATURES = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25)
 _ROUNDS_A_TEMPERATURE = 4
 _LONGEST_TABLE = 64
-_WORTH_ANOTHER_ROUND = 0.002
+WORTH_ANOTHER_ROUND = 0.002
 
 
 def run_rounds(
@@ -46,13 +46,13 @@ def run_rounds(
     """
     for temperature in _TEMPERATURES if smoothed else ():
         for _ in range(_ROUNDS_A_TEMPERATURE):
-            if offer_all(pin_steps(temperature)) <= _WORTH_ANOTHER_ROUND * n_offered:
+            if offer_all(pin_steps(temperature)) <= WORTH_ANOTHER_ROUND * n_offered:
                 break
     before = total()
     for _ in range(max_rounds):
         offer_all(np.empty(0))
         after = total()
-        if before - after <= _WORTH_ANOTHER_ROUND * after:
+        if before - after <= WORTH_ANOTHER_ROUND * after:
             break
         before = after
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from daskpart._floor.sums import sums_by_key
 from daskpart.errors import InputError
-from daskpart.partitioners.balance import columns
+from daskpart.partitioners.balance import columns, is_free
 
 from .compressed import level_of
 from .fm import rebalance
@@ -47,7 +47,7 @@ def rebalanced(
     weights = sums_by_key(assignment, columns(hypergraph), n_parts)
     if np.all(weights <= most):
         return assignment
-    held = np.zeros(assignment.size, np.bool_) if fixed is None else np.asarray(fixed) >= 0
+    held = ~is_free(fixed, assignment.size)
     level = with_transpose(level_of(hypergraph))
     parts = k_way_state(level, np.array(assignment, np.int32), n_parts, held, 0)
     rebalance(level, parts, np.full(weights.shape, most, np.int64))
@@ -100,7 +100,7 @@ def v_cycle(
             f"the assignment must hold a part, 0 to {n_parts - 1}, for each of the "
             f"{hypergraph.n_vertices} vertices"
         )
-    held = np.zeros(part.size, np.bool_) if fixed is None else np.asarray(fixed) >= 0
+    held = ~is_free(fixed, part.size)
     rng = np.random.default_rng(random_state)
     for _ in range(max_cycles if n_parts > 1 and part.size else 0):
         better = _one_cycle(hypergraph, part, cost_table, bounds, held, rng)

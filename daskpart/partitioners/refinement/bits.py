@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.kernels import kernel
 from daskpart.hypergraph import Hypergraph
+from daskpart.partitioners.balance import is_free
 from daskpart.partitioners.rounds import run_rounds
 from daskpart.partitions import Partition
 
@@ -167,7 +168,7 @@ def _descend(
     moved = assignment.astype(np.int32)
     load = Partition(moved, n_parts, hypergraph.vertex_weights).part_weights.copy()
     counts = _count_bits(hypergraph, moved, n_bits)
-    free = np.arange(hypergraph.n_vertices) if fixed is None else np.flatnonzero(fixed < 0)
+    free = np.flatnonzero(is_free(fixed, hypergraph.n_vertices))
     rng = np.random.default_rng(random_state)
 
     def offer_all(steps: NDArray[np.float64]) -> int:

@@ -27,7 +27,9 @@ from daskpart.connectivity import Connectivity
 from daskpart.hypergraph import Hypergraph
 from daskpart.owners import embedded_packed_owners
 from daskpart.owners.routes import n_dimensions
+from daskpart.partitioners.balance import is_free
 from daskpart.partitioners.pin_counts import pin_counts
+from daskpart.partitioners.rounds import WORTH_ANOTHER_ROUND
 from daskpart.partitions import Partition
 
 from .routes import Rows, loads_of, offer_round
@@ -35,7 +37,6 @@ from .routes import Rows, loads_of, offer_round
 if TYPE_CHECKING:
     from .goals import Job
 
-_WORTH_ANOTHER_ROUND = 0.002
 _NONE = np.empty(0, np.int64)
 
 
@@ -177,8 +178,8 @@ def lower_loads(job: Job, start: Partition, metric: LoadMetric) -> Partition:
     For each power at most ``job.max_rounds`` rounds; one takes, for each pin, about λ steps for
     each of at most 6 + log2 K candidates.
     """
-    hypergraph, fixed, owner_vertices = job.hypergraph, job.fixed, job.owner_vertices
-    free = np.arange(hypergraph.n_vertices) if fixed is None else np.flatnonzero(fixed < 0)
+    hypergraph, owner_vertices = job.hypergraph, job.owner_vertices
+    free = np.flatnonzero(is_free(job.fixed, hypergraph.n_vertices))
     rng = np.random.default_rng(job.random_state)
     best, least = start, metric.measure(hypergraph, start, owner_vertices)
     current = start
@@ -193,7 +194,7 @@ def lower_loads(job: Job, start: Partition, metric: LoadMetric) -> Partition:
             if value < least:
                 best, least = current, value
             after = search.objective()
-            if before - after <= _WORTH_ANOTHER_ROUND * after:
+            if before - after <= WORTH_ANOTHER_ROUND * after:
                 break
             before = after
     return best
