@@ -26,7 +26,7 @@ from daskpart.partitioners.balance import BOUNDLESS
 
 from .coarsen import Step, coarsen
 from .level import Level, with_transpose, without_transpose
-from .two_way import TwoWayState, cut_cost, grow, refine, two_way_state
+from .two_way import TwoWayState, grow, refine, score, two_way_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,6 @@ FEWEST_RUNS = 2  # where the level has many pins
 RUN_PINS = 150_000  # pins of that level over all its solutions
 RUN_VERTICES = 80  # one more run for each so many of its vertices
 LOOSEST = 20  # no limit is exceeded by more than this share of the total
-PASSES = 6  # refinement passes on a level, at most
 
 
 def side_limits(targets: np.ndarray, epsilon: float | np.ndarray) -> np.ndarray:
@@ -59,10 +58,6 @@ def _loosened(level: Level, limits: np.ndarray) -> np.ndarray:
     """The limits on a coarse level: its heaviest cluster may be too much for a side."""
     share = level.weights.sum(axis=0, dtype=np.int64) // LOOSEST
     return limits + np.minimum(level.weights.max(axis=0, initial=0), share)
-
-
-def _patience(n_vertices: int) -> int:
-    return max(500, n_vertices // 20)
 
 
 def _fresh(level: Level, fixed: np.ndarray) -> TwoWayState:
@@ -97,10 +92,10 @@ def _start(
         else:
             sides = _fresh(level, fixed)
             grow(level, sides, fixed, order, int(targets[0, 0]))
-        _, excess = refine(level, sides, fixed, limits, _patience(len(level.weights)), PASSES)
-        score = (int(excess), int(cut_cost(level, sides)))
-        if best is None or score < best:
-            best, best_side = score, sides.side
+        refine(level, sides, fixed, limits)
+        found = score(level, sides, limits)
+        if best is None or found < best:
+            best, best_side = found, sides.side
         del sides  # before those of the next start are there
     return best_side
 
@@ -119,16 +114,14 @@ def _rise(
         level, held = with_transpose(level), held[target]
         sides = two_way_state(level, side[target])
         here = limits if finest and not steps else _loosened(level, limits)
-        refine(level, sides, held, here, _patience(len(level.weights)), PASSES)
+        refine(level, sides, held, here)
         side = sides.side
         del level, sides  # before the next level is there
     return side
 
 
 def _score(level: Level, side: np.ndarray, limits: np.ndarray) -> tuple[int, int]:
-    """Weight beyond the limits, then the cut: what is smaller is better."""
-    sides = two_way_state(with_transpose(level), side)
-    return int(np.maximum(sides.weight - limits, 0).sum()), int(cut_cost(level, sides))
+    return score(level, two_way_state(with_transpose(level), side), limits)
 
 
 def _solve_middle(
@@ -152,9 +145,9 @@ def _solve_middle(
         side = _start(with_transpose(coarsest), held, targets, here, rng)
         del coarsest
         side = _rise(steps, side, held, limits, finest)
-        score = _score(level, side, last)
-        if best is None or score < best:
-            best, best_side = score, side
+        found = _score(level, side, last)
+        if best is None or found < best:
+            best, best_side = found, side
         if is_coarsest:
             break
     return best_side
@@ -221,6 +214,6 @@ def _cycle(
     sides = two_way_state(coarsest, (community % 2).astype(np.int8))
     held = (community // 2 - 1).astype(np.int8)
     here = _loosened(coarsest, limits) if steps else limits
-    refine(coarsest, sides, held, here, _patience(len(coarsest.weights)), PASSES)
+    refine(coarsest, sides, held, here)
     del coarsest
     return _rise(steps, sides.side, held, limits)

@@ -23,6 +23,9 @@ from daskpart._floor.kernels import kernel
 from .heap import ABSENT, LOCKED, pop, push, update
 from .level import Level
 
+PASSES = 6  # refinement passes on a level, at most
+FEWEST_MOVES = 500  # without a better cut after which a pass ends, or n / 20
+
 
 class TwoWayState(NamedTuple):
     """A bipartition under change, with all that is needed to move a vertex quickly."""
@@ -237,15 +240,8 @@ def _pass(
     return best_saved, start_excess - best_excess
 
 
-def refine(
-    level: Level,
-    sides: TwoWayState,
-    fixed: np.ndarray,
-    limits: np.ndarray,
-    patience: int,
-    max_passes: int,
-) -> tuple[int, int]:
-    """Passes until one brings nothing; returns (cut saved, excess left).
+def refine(level: Level, sides: TwoWayState, fixed: np.ndarray, limits: np.ndarray) -> None:
+    """Passes until one brings nothing.
 
     Parameters
     ----------
@@ -256,24 +252,20 @@ def refine(
         -1 where a vertex may move.
     limits : int64[2, n_weights]
         Weight that a side may have.
-    patience : int
-        Moves without a better cut after which a pass ends.
-    max_passes : int
     """
-    moved = np.empty(sides.side.size, np.int32)
-    total = 0
-    for _ in range(max_passes):
+    n = sides.side.size
+    moved, patience = np.empty(n, np.int32), max(FEWEST_MOVES, n // 20)
+    for _ in range(PASSES):
         saved, lighter = _pass(fixed, limits, patience, moved, *level, *sides)
-        total += saved
         if saved <= 0 and lighter <= 0:
             break
-    return total, int(np.maximum(sides.weight - limits, 0).sum())
 
 
-def cut_cost(level: Level, sides: TwoWayState) -> int:
-    """Return the summed cost of the nets with pins on both sides."""
+def score(level: Level, sides: TwoWayState, limits: np.ndarray) -> tuple[int, int]:
+    """Weight beyond the limits, then the cost of the nets cut: what is smaller is better."""
     cut = (sides.pins_in[::2] > 0) & (sides.pins_in[1::2] > 0)
-    return int(level.net_costs[cut].sum(dtype=np.int64))
+    excess = np.maximum(sides.weight - limits, 0).sum()
+    return int(excess), int(level.net_costs[cut].sum(dtype=np.int64))
 
 
 @kernel(_nrt=False)
