@@ -23,6 +23,10 @@ from .level import Level
 
 NOBODY = -1  # no vertex
 ROOM_TRIES = 3  # of the lightest parts
+PATIENCE = (50, 500)  # moves without a new best after which a search ends: n / 20, but in here
+WIDEST = 300  # larger nets do not bring their pins into a search
+SEARCH_ROUNDS = 3
+PROPAGATION_ROUNDS = 4
 
 
 @kernel(internal=True, _nrt=False)
@@ -48,11 +52,9 @@ def _propagate_once(level, parts, order, limits):
     return saved
 
 
-def propagate(
-    level: Level, parts: KWayState, order: np.ndarray, limits: np.ndarray, max_rounds: int
-) -> None:
+def propagate(level: Level, parts: KWayState, order: np.ndarray, limits: np.ndarray) -> None:
     """Rounds of label propagation, until one moves nothing."""
-    for _ in range(max_rounds):
+    for _ in range(PROPAGATION_ROUNDS):
         if _propagate_once(level, parts, order, limits) == 0:
             break
 
@@ -146,12 +148,7 @@ def _seed(level, parts, limits):
 
 
 def search(
-    level: Level,
-    parts: KWayState,
-    limits: np.ndarray,
-    patience: int,
-    widest: int,
-    max_rounds: int,
+    level: Level, parts: KWayState, limits: np.ndarray, max_rounds: int = SEARCH_ROUNDS
 ) -> None:
     """Rounds of local search from the whole border, until one saves nothing.
 
@@ -161,16 +158,13 @@ def search(
     parts : KWayState
         With benefits. Changed in place.
     limits : int64[n_parts, n_weights]
-    patience : int
-        Moves without a new best after which a round ends.
-    widest : int
-        Larger nets do not bring their pins into a search.
     max_rounds : int
         At most; a vertex moves once a round.
     """
+    patience = int(np.clip(parts.part.size // 20, *PATIENCE))
     for _ in range(max_rounds):
         _seed(level, parts, limits)
-        if _search(level, parts, limits, patience, widest) == 0:
+        if _search(level, parts, limits, patience, WIDEST) == 0:
             break
     parts.place[:] = ABSENT
 

@@ -31,10 +31,6 @@ COARSEST_PER_PART = 100  # vertices a part at which a V-cycle stops coarsening
 CLUSTER_SHARE = 3  # a cluster weighs at most this many times the mean of the coarsest level
 SMALL_TABLE = 1 << 18  # entries of a benefit table that is never folded
 DENSE_TABLE = 3.5  # entries a pin up to which it is not either
-PATIENCE = (50, 500)  # moves without a new best after which a search ends: n / 20, but in here
-WIDEST = 300  # larger nets do not bring their pins into a search
-SEARCH_ROUNDS = 3
-PROPAGATION_ROUNDS = 4
 LOOSE = (0.2, 0.1, 0.05, 0.02)  # how far beyond its limit a part may go for a while
 
 
@@ -69,20 +65,18 @@ def _improved(
     level: Level, part: np.ndarray, bounds: Bounds, held: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """The parts after the search, in the type in which the search keeps them."""
-    n = part.size
     parts: KWayState = k_way_state(level, part, len(bounds.most), held, bounds.least)
-    order = np.arange(n, dtype=np.int32)
+    order = np.arange(part.size, dtype=np.int32)
     rng.shuffle(order)
     if np.any(parts.weight > bounds.most):
         rebalance(level, parts, bounds.most)
-    propagate(level, parts, order, bounds.most, PROPAGATION_ROUNDS)
+    propagate(level, parts, order, bounds.most)
     del order
     parts = with_gain_table(level, parts, max(SMALL_TABLE, int(DENSE_TABLE * level.pins.size)))
-    patience = int(np.clip(n // 20, *PATIENCE))
-    search(level, parts, bounds.most, patience, WIDEST, SEARCH_ROUNDS)
+    search(level, parts, bounds.most)
     best, best_score = parts.part.copy(), score(level, parts.part, bounds.most)
     for share in LOOSE:
-        _search_loosely(level, parts, bounds, share, patience)
+        _search_loosely(level, parts, bounds, share)
         new_score = score(level, parts.part, bounds.most)
         if new_score >= best_score:
             break
@@ -90,14 +84,12 @@ def _improved(
     return best
 
 
-def _search_loosely(
-    level: Level, parts: KWayState, bounds: Bounds, share: float, patience: int
-) -> None:
+def _search_loosely(level: Level, parts: KWayState, bounds: Bounds, share: float) -> None:
     """Search with limits so much looser, take the parts back under theirs, and search again."""
     loose = (bounds.most * (1 + share)).astype(np.int64)
-    search(level, parts, loose, patience, WIDEST, 1)
+    search(level, parts, loose, max_rounds=1)
     rebalance(level, parts, bounds.most)
-    search(level, parts, bounds.most, patience, WIDEST, SEARCH_ROUNDS)
+    search(level, parts, bounds.most)
 
 
 def rise(
