@@ -24,7 +24,7 @@ import numpy as np
 from daskpart.errors import InputError
 from daskpart.partitioners.balance import columns
 
-from .level import Level, in_order, lay_out, level_without_transpose, order_by_size, squeeze
+from .level import Level, by_size, lay_out, level_without_transpose, squeeze
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,8 +121,7 @@ class Finest:
             self._costs = narrow(costs)
         else:
             costs, sizes = self._costs.astype(self._amounts), np.diff(pointer)
-        order = order_by_size(costs, sizes)
-        clean_pointer, costs = in_order(costs, sizes, order)
+        order, clean_pointer, costs = by_size(costs, sizes)
         del sizes
         clean_pins = lay_out(pointer, pins, itself, n, order, clean_pointer[-1])
         weights = columns(hypergraph).astype(self._amounts)

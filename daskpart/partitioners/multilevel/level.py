@@ -114,22 +114,19 @@ def squeeze(
     return costs, sizes
 
 
-def order_by_size(costs: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return the nets that cost anything by rising size, equal ones in order, as int32."""
+def by_size(costs: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the nets that cost anything by rising size, equal ones in order, as int32.
+
+    And where each of them then begins, and what it costs.
+    """
     kept = np.flatnonzero(costs > 0).astype(np.int32)
     keys = sizes[kept]
     if keys.max(initial=0) < 2**16:
         keys = keys.astype(np.uint16)  # NumPy sorts these by counting
-    return kept[np.argsort(keys, kind="stable")]
-
-
-def in_order(
-    costs: np.ndarray, sizes: np.ndarray, order: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return where each net begins when they stand in this order, and what it costs."""
+    order = kept[np.argsort(keys, kind="stable")]
     pointer = np.zeros(order.size + 1, np.int32)
     np.cumsum(sizes[order], out=pointer[1:])
-    return pointer, costs[order]
+    return order, pointer, costs[order]
 
 
 @kernel
@@ -186,8 +183,7 @@ def contract(level: Level, target: np.ndarray, n_coarse: int) -> Level:
     """
     nets = level.net_pointer, level.pins
     costs, sizes = squeeze(*nets, level.net_costs, target, n_coarse)
-    order = order_by_size(costs, sizes)
-    pointer, costs = in_order(costs, sizes, order)
+    order, pointer, costs = by_size(costs, sizes)
     del sizes
     pins = lay_out(*nets, target, n_coarse, order, pointer[-1])
     weights = _contract_weights(level.weights, target, n_coarse)
