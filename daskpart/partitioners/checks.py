@@ -102,10 +102,9 @@ def checked_further_weights(weights: ArrayLike, first: NDArray) -> list[NDArray[
 
 def checked_answer(answer: NDArray, n_vertices: int, n_parts: int, name: str) -> NDArray[np.int32]:
     """What an engine answered, if it is a part for each vertex (else an EngineError)."""
-    in_range = answer.shape == (n_vertices,) and not ((answer < 0) | (answer >= n_parts)).any()
-    if not in_range:
+    if answer.shape != (n_vertices,) or not np.isin(answer, np.arange(n_parts)).all():
         raise EngineError(
-            f"engine {name!r} answered an array of shape {answer.shape}: "
+            f"engine {name!r} answered an array of shape {answer.shape} and type {answer.dtype}: "
             f"{n_vertices} parts, each 0 to {n_parts - 1}, were asked"
         )
     return answer.astype(np.int32, copy=False)

@@ -22,7 +22,7 @@ from daskpart.errors import EngineError
 from daskpart.hypergraph import Hypergraph
 
 from .balance import with_weights
-from .checks import LARGEST_EPSILON
+from .checks import LARGEST_EPSILON, checked_answer
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -140,23 +140,14 @@ def two_sides(
     freedom = (allowed * n_parts / total) ** (1 / (n_parts - 1).bit_length()) - 1
     # a light piece may all be on one side: no engine takes, or needs, an ε beyond the largest
     freedom = min(max(freedom, 0.0), LARGEST_EPSILON)
-    sides = np.asarray(engine.bipartition(hypergraph, targets, freedom, wanted, seed))
-    return _checked_sides(sides, hypergraph.n_vertices, wanted, engine)
-
-
-def _checked_sides(
-    sides: NDArray, n_vertices: int, wanted: NDArray[np.int8] | None, engine: Engine
-) -> NDArray[np.int8]:
-    name = getattr(engine, "name", type(engine).__name__)
-    if sides.shape != (n_vertices,) or not ((sides == 0) | (sides == 1)).all():
-        raise EngineError(
-            f"engine {name!r} answered an array of shape {sides.shape} and type {sides.dtype}: "
-            f"{n_vertices} sides, each 0 or 1, were asked"
-        )
+    answer = np.asarray(engine.bipartition(hypergraph, targets, freedom, wanted, seed))
+    sides = checked_answer(answer, hypergraph.n_vertices, 2, engine.name).astype(np.int8)
     if wanted is not None and ((wanted >= 0) & (wanted != sides)).any():
         moved = int(np.flatnonzero((wanted >= 0) & (wanted != sides))[0])
-        raise EngineError(f"engine {name!r} moved fixed vertex {moved} to side {sides[moved]}")
-    return sides.astype(np.int8, copy=False)
+        raise EngineError(
+            f"engine {engine.name!r} moved fixed vertex {moved} to side {sides[moved]}"
+        )
+    return sides
 
 
 def halve(

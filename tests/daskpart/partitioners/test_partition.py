@@ -146,11 +146,15 @@ def test_any_object_of_the_protocol_is_an_engine(matrix):
             assert np.bincount(result.assignment).tolist() == [75] * 4
 
     class Wrong(Alternating):
-        def partition(self, hypergraph, n_parts, epsilon, random_state):
-            return np.full(hypergraph.n_vertices, n_parts)
+        def __init__(self, answer):
+            self.answer = answer
 
-    with pytest.raises(EngineError, match="300 parts, each 0 to 3, were asked"):
-        partition(matrix, 4, engine=Wrong())
+        def partition(self, hypergraph, n_parts, epsilon, random_state):
+            return np.full(hypergraph.n_vertices, self.answer)
+
+    for answer in (4, 0.5, np.nan):
+        with pytest.raises(EngineError, match="300 parts, each 0 to 3, were asked"):
+            partition(matrix, 4, engine=Wrong(answer))
 
 
 # METIS meets no balance on so few vertices; test_metis has its own case

@@ -219,7 +219,8 @@ class WrongEngine(RandomEngine):
             np.zeros(3, np.int8),
             "engine 'wrong' answered an array of shape (3,) and type int8",
         ),
-        (np.array([0, 1, 2, 0]), "4 sides, each 0 or 1, were asked"),
+        (np.array([0, 1, 2, 0]), "4 parts, each 0 to 1, were asked"),
+        (np.array([0, 0.5, 1, 1]), "4 parts, each 0 to 1, were asked"),
         (np.array([0, 1, 1, 0]), "engine 'wrong' moved fixed vertex 3 to side 0"),
     ],
 )
