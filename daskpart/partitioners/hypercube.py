@@ -174,10 +174,9 @@ class _Level:
             vertex_weights=np.append(nets.vertex_weights, [0, 0]),
             net_costs=self.costs[piece.ancestors[kept]],
         )
-        seeds = np.random.SeedSequence([self.random_state, piece.first_part, self.bit])
-        seed = int(seeds.generate_state(1)[0])
+        seeds = [self.random_state, piece.first_part, self.bit]
         started = working_clock()
-        sides = two_sides(anchored, piece.n_parts, self.engine, self.allowed, seed, wanted)
+        sides = two_sides(anchored, piece.n_parts, self.engine, self.allowed, seeds, wanted)
         self.engine_seconds += working_clock() - started
         return sides[:-2]
 

@@ -107,7 +107,7 @@ def two_sides(
     n_parts: int,
     engine: Engine,
     allowed: int,
-    seed: int,
+    seeds: list[int],
     wanted: NDArray[np.int8] | None,
 ) -> NDArray[np.int8]:
     """Ask the engine for two sides, with targets as the parts on either side.
@@ -122,7 +122,8 @@ def two_sides(
     engine : Engine
     allowed : int
         The weight that a final part may reach.
-    seed : int
+    seeds : list of int
+        What the engine's seed is drawn from.
     wanted : int8[n_vertices], optional
         The side of each fixed vertex, -1 where it is free.
 
@@ -140,6 +141,7 @@ def two_sides(
     freedom = (allowed * n_parts / total) ** (1 / (n_parts - 1).bit_length()) - 1
     # a light piece may all be on one side: no engine takes, or needs, an ε beyond the largest
     freedom = min(max(freedom, 0.0), LARGEST_EPSILON)
+    seed = int(np.random.SeedSequence(seeds).generate_state(1)[0])
     answer = np.asarray(engine.bipartition(hypergraph, targets, freedom, wanted, seed))
     sides = checked_answer(answer, hypergraph.n_vertices, 2, engine.name).astype(np.int8)
     if wanted is not None and ((wanted >= 0) & (wanted != sides)).any():

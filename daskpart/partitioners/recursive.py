@@ -96,9 +96,9 @@ def recursive_bipartition(
         prices = hypergraph.net_costs[piece.ancestors] * steps[connectivity[piece.ancestors]]
         priced = replace(piece.hypergraph, net_costs=prices)
         wanted = None if fixed is None else _fixed_sides(piece, fixed)
-        seed = _seed(random_state, piece)
+        seeds = [random_state, piece.first_part, piece.n_parts]
         started = working_clock()
-        sides = two_sides(priced, piece.n_parts, engine, allowed, seed, wanted)
+        sides = two_sides(priced, piece.n_parts, engine, allowed, seeds, wanted)
         engine_seconds += working_clock() - started
         first_right = piece.first_part + piece.n_left
         keeps = objective.keeps_cut_nets
@@ -116,8 +116,3 @@ def _fixed_sides(piece: Piece, fixed: NDArray[np.int32]) -> NDArray[np.int8]:
     parts = fixed[piece.vertices]
     sides = (parts >= piece.first_part + piece.n_left).astype(np.int8)
     return np.where(parts < 0, np.int8(-1), sides)
-
-
-def _seed(random_state: int, piece: Piece) -> int:
-    seeds = np.random.SeedSequence([random_state, piece.first_part, piece.n_parts])
-    return int(seeds.generate_state(1)[0])
