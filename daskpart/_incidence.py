@@ -52,12 +52,3 @@ def group_pairs(
         pairs = coo_array((times, (items, parts)), shape=(n_items, n_parts)).tocsr()
         pairs.sort_indices()
     return pairs.indptr.astype(np.int64), pairs.indices.astype(np.int32, copy=False), pairs.data
-
-
-def first_bad_pin(net_pointer: NDArray, pins: NDArray, n_vertices: int) -> tuple[int, int]:
-    """The net and the position of the first pin outside 0..n_vertices-1, or (-1, -1)."""
-    bad = (pins < 0) | (pins >= n_vertices)
-    position = int(np.argmax(bad)) if len(bad) else 0
-    if not len(bad) or not bad[position]:
-        return -1, -1
-    return int(np.searchsorted(net_pointer, position, side="right")) - 1, position

@@ -25,7 +25,7 @@ from ._floor.archive import opened_npz
 from ._floor.atomic import replacing
 from ._floor.checks import amounts, one_of, whole_number, whole_numbers
 from ._floor.tables import ShownAsTable
-from ._incidence import first_bad_pin, group, transpose
+from ._incidence import group, transpose
 from .containers.dask_blocks import column_nets, dask_inside
 from .containers.matrix import as_graph_matrix, as_matrix
 from .errors import InputError
@@ -95,10 +95,11 @@ class Hypergraph(ShownAsTable):
         starts = whole_numbers(net_pointer, "net pointer entry")
         given = whole_numbers(pins, "pin")
         _check_pointer(starts, len(given))
-        net, position = first_bad_pin(starts, given, n_vertices)
-        if net >= 0:
+        wrong = np.flatnonzero((given < 0) | (given >= n_vertices))
+        if len(wrong):
+            net = np.searchsorted(starts, wrong[0], side="right") - 1
             raise InputError(
-                f"pin {given[position]} of net {net} is out of range: with {n_vertices} vertices "
+                f"pin {given[wrong[0]]} of net {net} is out of range: with {n_vertices} vertices "
                 f"the pins are 0 to {n_vertices - 1}"
             )
         n_nets = len(starts) - 1
@@ -117,14 +118,14 @@ class Hypergraph(ShownAsTable):
         matrix : sparse matrix, sparse.COO, DataFrame, DataArray, …
             Anything that `daskpart.containers.as_matrix` takes. A stored zero is a nonzero here.
         """
-        rows, columns, shape = _pattern(matrix)
-        return from_incidence(rows, columns, *shape)
+        entries = as_matrix(matrix)
+        return from_incidence(entries.rows, entries.columns, *entries.shape)
 
     @classmethod
     def row_net(cls, matrix: Any) -> Hypergraph:
         """The dual: columns become vertices, rows become nets. See `column_net`."""
-        rows, columns, shape = _pattern(matrix)
-        return from_incidence(columns, rows, *reversed(shape))
+        entries = as_matrix(matrix)
+        return from_incidence(entries.columns, entries.rows, *reversed(entries.shape))
 
     @classmethod
     def graph(cls, matrix: Any) -> Hypergraph:
@@ -264,11 +265,6 @@ class Hypergraph(ShownAsTable):
             "largest net": int(sizes.max(initial=0)),
             "nets of fewer than two pins": int(np.count_nonzero(sizes < 2)),
         }
-
-
-def _pattern(matrix: Any) -> tuple[NDArray[np.int32], NDArray[np.int32], tuple[int, int]]:
-    labelled = as_matrix(matrix)
-    return labelled.rows, labelled.columns, labelled.shape
 
 
 def from_incidence(
