@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from daskpart._floor.checks import as_array, ids_below, several, whole_number
 from daskpart._floor.distinct import distinct
 from daskpart._floor.kernels import kernel
+from daskpart._incidence import group
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.errors import InputError
 
@@ -60,9 +61,7 @@ class Adjacency:
     def of(cls, entries: LabelledMatrix) -> Adjacency:
         """The pattern of a square matrix, sorted by row."""
         others = entries.rows != entries.columns
-        pointer = np.zeros(entries.shape[0] + 1, np.int64)
-        np.cumsum(np.bincount(entries.rows[others], minlength=entries.shape[0]), out=pointer[1:])
-        return cls(pointer, entries.columns[others])
+        return cls(*group(entries.rows[others], entries.columns[others], entries.shape[0]))
 
     @property
     def n_vertices(self) -> int:
