@@ -55,7 +55,7 @@ def _dissolve(
 
 @kernel
 def _cheapest_newcomer(
-    part, vertex_pointer, nets, costs, cost_table, assignment, sizes, free,
+    vertex_pointer, nets, costs, cost_table, assignment, sizes, free,
     slot_pointer, slot_parts, slot_counts, used,
 ):  # fmt: skip
     """The vertex that raises λ_max least, then the cost least, by moving into an empty part."""
@@ -153,7 +153,7 @@ def _without(
     if not _dissolve(members, part, most, *incidence, weights, costs, cost_table, *state):
         return assignment
     sizes = np.bincount(changed, minlength=partition.n_parts)
-    stays = _cheapest_newcomer(part, *incidence, costs, cost_table, changed, sizes, free, *slots)
+    stays = _cheapest_newcomer(*incidence, costs, cost_table, changed, sizes, free, *slots)
     if stays < 0:
         return assignment
     changed[stays] = part

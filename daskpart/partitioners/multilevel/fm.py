@@ -60,7 +60,7 @@ def propagate(level: Level, parts: KWayState, order: np.ndarray, limits: np.ndar
 
 
 @kernel(internal=True, _nrt=False)
-def _offer(level, parts, vertex, gain):
+def _offer(parts, vertex, gain):
     """Tell the heap that `vertex` may now gain that much; keys are hints, checked when popped."""
     if parts.place[vertex] == ABSENT:
         parts.key[vertex] = gain
@@ -81,7 +81,7 @@ def _invite(level, parts, vertex, there, limits):
     if place == ABSENT or (place >= 0 and gain > parts.key[vertex]):
         room = room_for(level, parts, vertex, there, limits)
         if parts.dense or (room >= 0 and may_leave(level, parts, vertex)):
-            _offer(level, parts, vertex, gain)
+            _offer(parts, vertex, gain)
 
 
 @kernel(internal=True, _nrt=False)
@@ -144,7 +144,7 @@ def _seed(level, parts, limits):
     for vertex in range(parts.part.size):
         part, gain = best_move(level, parts, vertex, limits)
         if part >= 0 and gain > -parts.penalty[vertex]:
-            _offer(level, parts, vertex, gain)
+            _offer(parts, vertex, gain)
 
 
 def search(
@@ -222,7 +222,7 @@ def _relieve(level, parts, heavy, limits, stays):
         movable = parts.part[vertex] == heavy and not parts.held[vertex] and vertex != stays
         if movable and _lightens(level, parts, vertex, limits):
             _, gain = best_move(level, parts, vertex, limits)
-            _offer(level, parts, vertex, gain)
+            _offer(parts, vertex, gain)
     worst = _worst(parts, heavy, limits)
     while parts.size[0] > 0 and worst >= 0:
         vertex = pop(parts.heap, parts.size, TOP, parts.place, parts.key)
@@ -230,7 +230,7 @@ def _relieve(level, parts, heavy, limits, stays):
             continue  # what it would have lightened is within its limit by now
         part, gain = best_move(level, parts, vertex, limits)
         if parts.size[0] > 0 and part >= 0 and gain < parts.key[parts.heap[0]]:
-            _offer(level, parts, vertex, gain)
+            _offer(parts, vertex, gain)
             continue
         if part < 0:
             part = _least_excess(level, parts, vertex, worst, limits)
