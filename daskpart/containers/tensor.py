@@ -189,12 +189,9 @@ def as_tensor(
         raise InputError(
             f"values go with a DataFrame of indices: a {type(data).__name__} has its own"
         )
-    if isinstance(data, LabelledTensor):
-        given = data.coordinates, data.values, data.shape, data.dims, data.labels
-        if shape is None and (missing == "unknown" or data.values.all()):
+    if isinstance(data, LabelledTensor) and shape is None:
+        if missing == "unknown" or data.values.all():
             return data
-        extents = data.shape if shape is None else shape
-        return from_coordinates(*given[:2], extents, *given[3:], missing=missing)
     entries = _frame_entries(data, values) if in_frame else _entries(data)
     coordinates, numbers, extents, dims, labels = entries
     chosen = extents if shape is None else shape
@@ -265,6 +262,8 @@ def from_coordinates(
 
 def _entries(data: Any) -> tuple[Any, Any, Sequence[int], Sequence[str] | None, dict[str, Any]]:
     """Coordinates, values, shape, names and labels, in the container's own order."""
+    if isinstance(data, LabelledTensor):
+        return data.coordinates, data.values, data.shape, data.dims, data.labels
     if isinstance(data, LabelledMatrix):
         sides = {data.row_name: data.row_labels, data.column_name: data.column_labels}
         labels = {name: names for name, names in sides.items() if names is not None}
