@@ -30,7 +30,7 @@ import numpy as np
 
 from daskpart.errors import InputError, MissingPackageError, ReadError
 
-from .atomic import kept_words, partial_of, remove, remove_left_behind
+from .atomic import kept_words, partial_of, remove, remove_left_behind, replacing
 from .checks import path_text
 from .checksum import checksum
 
@@ -98,7 +98,12 @@ def write_arrays(path: str | os.PathLike, arrays: dict[str, np.ndarray], header:
         raise InputError(f"{', '.join(masked)} have masks, which would be lost: fill them first.")
     n_bytes = sum(array.nbytes for array in everything.values())
     if suffix == ".npz":
-        replace_file(target, lambda partial: _write_npz(partial, everything), n_bytes)
+        target = _real(target)
+        with _or_untouched(target, n_bytes):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(target) as file:
+                np.savez(file, **everything)  # type: ignore[arg-type]
+            _flush(target.parent)
     else:
         zarr = _zarr()
         replace_folder(target, lambda partial: _write_zarr(zarr, partial, everything), n_bytes)
@@ -152,23 +157,11 @@ def existing(target: Path) -> Path:
     raise ReadError(f"there is nothing at {target} (looked from {Path.cwd()}){there}.")
 
 
-def replace_file(target: Path, write: Callable[[Path], None], n_bytes: int) -> None:
-    """Let `write` fill a partial file, then rename it to `target` in one step."""
-    target = _real(target)
-    partial = partial_of(target)
-    with _or_untouched(target, partial, n_bytes):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        remove_left_behind(target)
-        write(partial)
-        os.replace(partial, target)
-        _flush(target.parent)
-
-
 def replace_folder(target: Path, write: Callable[[Path], None], n_bytes: int) -> None:
     """Let `write` fill a partial folder, then put it in the place of `target`."""
     target = _real(target)
     partial = partial_of(target)
-    with _or_untouched(target, partial, n_bytes):
+    with _or_untouched(target, n_bytes, partial):
         partial.mkdir(parents=True)
         remove_left_behind(target)
         write(partial)
@@ -210,14 +203,16 @@ def _others_between() -> Iterator[None]:
 
 
 @contextmanager
-def _or_untouched(target: Path, partial: Path, n_bytes: int) -> Iterator[None]:
+def _or_untouched(target: Path, n_bytes: int, partial: Path | None = None) -> Iterator[None]:
+    """Say what a disk needs that refuses; of a folder also remove the partial copy."""
     try:
         yield
     except BaseException as error:
-        remove(partial)
-        previous = _beside(target, "previous")
-        if previous.exists() and not target.exists():  # stopped between the two renames
-            os.replace(previous, target)
+        if partial is not None:
+            remove(partial)
+            previous = _beside(target, "previous")
+            if previous.exists() and not target.exists():  # stopped between the two renames
+                os.replace(previous, target)
         if isinstance(error, OSError):
             raise OSError(error.errno, _refusal(target, n_bytes, error)) from error
         raise
@@ -255,13 +250,6 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _write_npz(path: Path, arrays: dict[str, Any]) -> None:
-    with open(path, "wb") as file:
-        np.savez(file, **arrays)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:

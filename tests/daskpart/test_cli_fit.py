@@ -271,10 +271,10 @@ def test_a_file_whose_name_is_no_utf_8(tmp_path, rating_file, run_cli):
 def test_a_full_disk_is_said_once_and_nothing_is_called_written(
     tmp_path, rating_file, capsys, run_cli, monkeypatch
 ):
-    def full(path, arrays):
-        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+    def full(file, **arrays):
+        raise OSError(errno.ENOSPC, "No space left on device", str(file.name))
 
-    monkeypatch.setattr(archive, "_write_npz", full)
+    monkeypatch.setattr(archive.np, "savez", full)
     arguments = ("fit", "mf", rating_file, *SMALL_FIT, "--no-plots", "--out", tmp_path / "out")
     assert run_cli(*arguments) == 1
     captured = capsys.readouterr()

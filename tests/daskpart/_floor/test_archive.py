@@ -34,21 +34,30 @@ def test_an_array_comes_back_as_it_was(tmp_path, suffix, array):
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_write_amid_another_harms_neither(tmp_path, monkeypatch, suffix):
-    path, name = tmp_path / f"run{suffix}", f"_write_{suffix[1:]}"
-    usual, begun = getattr(archive, name), []
+    path = tmp_path / f"run{suffix}"
+    place, name = (np, "savez") if suffix == ".npz" else (archive, "_write_zarr")
+    usual, begun = getattr(place, name), []
 
-    def amid(*arguments):
+    def amid(*arguments, **arrays):
         begun.append(path)
-        usual(*arguments)
+        usual(*arguments, **arrays)
         if len(begun) == 1:
             write_arrays(path, {"values": np.arange(3)}, {"of": "the inner"})
             assert read_arrays(path)[1] == {"of": "the inner"}
 
-    monkeypatch.setattr(archive, name, amid)
+    monkeypatch.setattr(place, name, amid)
     write_arrays(path, {"values": np.arange(5)}, {"of": "the outer"})
     arrays, header = read_arrays(path)
     assert header == {"of": "the outer"} and arrays["values"].tolist() == [0, 1, 2, 3, 4]
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_file_that_was_opened_to_a_group_stays_so(tmp_path):
+    path = tmp_path / "run.npz"
+    write_arrays(path, {}, {})
+    path.chmod(0o660)
+    write_arrays(path, {"values": np.arange(3)}, {})
+    assert path.stat().st_mode & 0o777 == 0o660
 
 
 def test_folders_that_change_places_at_once(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 from daskpart import Connectivity, Hypergraph, Partition, parsa
 from daskpart._floor import atomic
-from daskpart._floor.archive import replace_file, replace_folder
+from daskpart._floor.archive import replace_folder
 from daskpart._floor.atomic import replacing
 
 
@@ -87,7 +87,7 @@ def test_a_full_disk_leaves_what_was_saved_before(tmp_path, name, monkeypatch):
 UNFINISHED = """
 import sys, time
 from pathlib import Path
-from daskpart._floor.archive import replace_file, replace_folder
+from daskpart._floor.archive import replace_folder
 from daskpart._floor.atomic import replacing
 
 place = Path(sys.argv[1])
@@ -97,20 +97,17 @@ def fill(folder):
     print("begun", flush=True)
     time.sleep(600)
 
-def write(partial):
-    partial.write_text("half")
+with replacing(place / "a.bin"), replacing(place / "a[1].npz") as file:
+    file.write(b"half")
     replace_folder(place / "a.zarr", fill, 0)
-
-with replacing(place / "a.bin"):
-    replace_file(place / "a[1].npz", write, 0)
 """
 
 
 def write_all(place):
     """Whole versions of what the text above begins."""
-    with replacing(place / "a.bin") as file:
-        file.write(b"whole")
-    replace_file(place / "a[1].npz", lambda partial: partial.write_text("whole"), 0)
+    for name in ("a.bin", "a[1].npz"):
+        with replacing(place / name) as file:
+            file.write(b"whole")
     replace_folder(place / "a.zarr", lambda folder: (folder / "x").write_text("whole"), 0)
 
 
