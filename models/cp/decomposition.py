@@ -38,7 +38,7 @@ from .layout.by_row import EntriesByRow
 from .layout.layout import TensorLayout
 from .layout.sorting import Nonzeros
 from .logistic import new_logistic_rows, score_of
-from .plan import LOGISTIC, POISSON, SQUARED_ERROR
+from .losses import LOGISTIC, POISSON, SQUARED_ERROR
 from .state import CPState
 from .steps import gram_of, solve_rows
 

@@ -50,7 +50,7 @@ from daskpart.models.base.session import client_for
 from .by_mode import place_of_mode
 from .entries import Aligned, values_at
 from .estimator import CPDecomposition
-from .plan import LOGISTIC, SQUARED_ERROR
+from .losses import LOGISTIC, SQUARED_ERROR
 from .state import CPState
 
 if TYPE_CHECKING:

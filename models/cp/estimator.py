@@ -47,7 +47,8 @@ from .growing import others_updated, with_new_rows
 from .held_out import with_held_out
 from .layout.layout import MEMORY
 from .logistic import answers_of, check_answers
-from .plan import LOGISTIC, LOSSES, METHODS, POISSON, SQUARED_ERROR, CPPlan, PlanSettings, choose
+from .losses import LOGISTIC, LOSSES, POISSON, SQUARED_ERROR
+from .plan import METHODS, CPPlan, PlanSettings, choose
 from .problem import TensorProblem
 from .shuffle import problem_of
 from .starts import INITS, by_name, check_init, check_signs, first_factors

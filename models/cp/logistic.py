@@ -44,7 +44,6 @@ from .layout.by_row import EntriesByRow
 from .ranks import RankTensor
 from .steps import column_products
 
-PARABOLAS = 4  # numbers an entry while equations are made: x̂ / 2, w, its root, (y − ½) over that
 _MOST_STEPS, _ENOUGH = 500, 1e-10  # of new rows: solutions, and the change that ends them
 
 

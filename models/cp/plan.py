@@ -43,11 +43,10 @@ from .held_out import HeldOutPlan
 from .kernels.normal_equations import equations_bytes
 from .layout.by_row import bytes_by_row
 from .layout.layout import MEMORY
-from .logistic import PARABOLAS
+from .losses import OF_LOSS, SQUARED_ERROR
 from .report import CPPlanReport, counted_plan
 
 METHODS = ("auto", "p2p", "emb-naive", "emb")
-SQUARED_ERROR, POISSON, LOGISTIC = LOSSES = ("squared", "poisson", "logistic")
 LABELS = ("reduce", "expand")
 _SUM_BYTES = 8  # norms and Grams travel as float64
 
@@ -235,17 +234,15 @@ class CPPlan(FitPlan):
                 "factors": factors,
                 "equations": choice.reduce_bytes * np.max(rows, axis=0),
             }
-            if choice.loss == LOGISTIC:
-                held["parabolas"] = PARABOLAS * choice.itemsize * self.nonzeros
             if self.held_out is not None:
                 held["held out"] = np.array([bytes_of(own) for own in self.held_out.of_ranks])
                 if self.held_out.keeps_best:
                     held["best iteration"] = choice.row_bytes * self.owned + 8 * choice.n_components
-            return held
-        most = MEMORY[choice.memory] * (4 * self.n_modes + choice.itemsize)
-        held = {"nonzeros": most * self.nonzeros, "factors": factors}
-        if choice.loss == POISSON:
-            held["ratios"] = choice.itemsize * self.nonzeros
+        else:
+            most = MEMORY[choice.memory] * (4 * self.n_modes + choice.itemsize)
+            held = {"nonzeros": most * self.nonzeros, "factors": factors}
+        if made := OF_LOSS[choice.loss].made:
+            held[made] = OF_LOSS[choice.loss].n_made * choice.itemsize * self.nonzeros
         return held
 
     def report(self) -> CPPlanReport:

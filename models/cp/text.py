@@ -23,7 +23,6 @@ from daskpart.collectives import (
     barrier,
 )
 from daskpart.collectives.kernels_rows import warm_up as warm_up_addition
-from daskpart.errors import InputError
 from daskpart.models.base.early_stopping import Seen, Watch, seen_before
 from daskpart.models.base.memory import bytes_of
 from daskpart.models.base.state import Part
@@ -31,14 +30,15 @@ from daskpart.models.base.text import Step, Text
 
 from .als import EmbeddedModes, Factors, Modes, PointToPointModes, Update
 from .completion import StoredEntriesModes, warm_up_equations
-from .counts import CountModes, check_sums, counts_of, own_sums
+from .counts import CountModes, counts_of
 from .held_out import prepared as prepared_entries
 from .held_out import validated
 from .kernels.normal_equations import equations_bytes
 from .layout.by_row import EntriesByRow
-from .logistic import PARABOLAS, LogisticModes, check_answers, own_answers
-from .plan import LOGISTIC, POISSON, SQUARED_ERROR, CPPlan
-from .ranks import RankTensor, arrange, rows_of_ranks, squared_norm
+from .logistic import LogisticModes
+from .losses import LOGISTIC, OF_LOSS, POISSON, SQUARED_ERROR
+from .plan import CPPlan
+from .ranks import RankTensor, arrange, rows_of_ranks
 from .state import CPState
 from .steps import warm_up
 
@@ -47,8 +47,6 @@ Iteration = Modes | StoredEntriesModes | LogisticModes | CountModes
 Fixed = tuple[PerRank, Iteration, tuple[PerRank, list[PreparedPlan]] | None]
 # what they change: factors, their fit; of the best iteration (if somebody watches) rows and fit
 Changing = tuple[Factors, float, PerRank | None, float, Seen]
-
-_SUMS = {SQUARED_ERROR: squared_norm, POISSON: own_sums, LOGISTIC: own_answers}
 
 
 class CPText(Text):
@@ -83,7 +81,7 @@ class CPText(Text):
         tolerance: float,
         watch: Watch | None = None,
     ) -> None:
-        self.session, self._plan = comm, plan
+        self.session, self._plan, self._loss = comm, plan, OF_LOSS[plan.choice.loss]
         self._watch, self.watches = watch, watch is not None
         self._nonnegative, self._dtype = any(update.nonnegative), dtype
         rows = comm.values(rows_of_ranks(plan.numberings, shape))
@@ -95,14 +93,9 @@ class CPText(Text):
             dtype=dtype,
             memory=plan.choice.memory,
             missing=plan.choice.missing,
-            sums=_SUMS[plan.choice.loss],
+            sums=self._loss.own_sums,
         )
-        if plan.choice.loss == POISSON:
-            check_sums(of_tensor, shape)
-        elif plan.choice.loss == LOGISTIC:
-            check_answers(of_tensor)
-        else:
-            check_norm(*of_tensor)
+        self._loss.check(of_tensor, shape)
         held_out, n_held_out = None, 0
         if plan.held_out is not None:
             held_out = prepared_entries(comm, plan)
@@ -158,25 +151,7 @@ class CPText(Text):
 
     def advice(self, step: Step) -> str:
         """What to do when factors diverged."""
-        if self._plan.choice.loss == POISSON:  # which has no ridge
-            return "factors became NaN or infinite. Scale the tensor."
-        if self._plan.choice.loss == LOGISTIC:
-            return "factors became NaN or infinite. Add a ridge."
-        return "factors became NaN or infinite. Add a ridge, or scale the tensor."
-
-
-def check_norm(squared: float) -> None:
-    """Refuse values whose squares are out of range (InputError)."""
-    if not np.isfinite(squared):
-        raise InputError(
-            "the values are too large: the sum of their squares overflows. Divide the tensor by "
-            "its largest value."
-        )
-    if not squared:
-        raise InputError(
-            "the values are too small, or all 0: the sum of their squares is 0 in floating point. "
-            "Divide the tensor by its largest value."
-        )
+        return f"factors became NaN or infinite. {self._loss.advice}"
 
 
 def prepared(
@@ -243,7 +218,9 @@ def begin(
         best = comm.map(owned_part, tensors, factors.weights, *factors.rows)
     beside = [] if held_out is None else [held_out[0]]
     beside += [] if best is None else [best]
-    n_bytes = comm.map(bytes_held, tensors, *factors.rows, *beside, n_modes=n_modes, loss=loss)
+    n_bytes = comm.map(
+        bytes_held, tensors, *factors.rows, *beside, n_modes=n_modes, n_made=OF_LOSS[loss].n_made
+    )
     held = comm.fold(n_bytes, list)
     comm.settle(*factors.handles(), *beside, warm, held)
     barrier(comm)  # so that the first iteration does not count who was longer at its set-up
@@ -319,18 +296,17 @@ def owned_part(tensor: RankTensor, weights: NDArray[np.float64], *rows: NDArray[
     return {"factors": owned, "weights": weights.copy()}
 
 
-def bytes_held(tensor: RankTensor, *held: Any, n_modes: int, loss: str) -> int:
+def bytes_held(tensor: RankTensor, *held: Any, n_modes: int, n_made: int) -> int:
     """Bytes of a rank's nonzeros and factor rows, and what it holds for validation.
 
-    Where rows have equations of their own, those of the mode with most rows, too, where values
-    are counts a ratio each, and of yes and no a parabola: they come and go.
+    Where rows have equations of their own, those of the mode with most rows, too, and what is made
+    of each value, so many numbers: they come and go.
     """
     n_bytes = bytes_of(tensor, *held)
     if isinstance(tensor.layout, EntriesByRow):
         rows = held[:n_modes]
         n_bytes += max(map(len, rows)) * equations_bytes(rows[0].shape[1])
-    of_values = {POISSON: 1, LOGISTIC: PARABOLAS}.get(loss, 0)
-    return n_bytes + of_values * tensor.layout.values.nbytes
+    return n_bytes + n_made * tensor.layout.values.nbytes
 
 
 def warm_up_rank(

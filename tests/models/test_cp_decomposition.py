@@ -239,6 +239,7 @@ def test_warm_start_goes_on(tensor):
         warm.fit(tensor[:5])
 
 
+@pytest.mark.filterwarnings("ignore:ridge=.* outweighs")
 @pytest.mark.parametrize("missing", ["zero", "unknown"])
 def test_a_ridge_adds_the_squares_of_the_weights_to_what_falls(missing):
     dense = np.random.default_rng(0).random((9, 8, 7))

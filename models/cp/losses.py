@@ -1,0 +1,72 @@
+"""What a fit asks of each loss beside its iterations: sums of the tensor, memory, and words.
+
+    loss        sums over the stored values     made of each value while a mode is updated
+    squared     Σ x²
+    poisson     Σ x, Σ x log x                  a ratio
+    logistic    how many are 1, 0, −1           a parabola, 4 numbers
+
+The iterations are in `als` and `completion` (squared), `counts` and `logistic`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskpart.errors import InputError
+
+from .counts import check_sums, own_sums
+from .logistic import check_answers, own_answers
+from .ranks import RankTensor, squared_norm
+
+SQUARED_ERROR, POISSON, LOGISTIC = LOSSES = ("squared", "poisson", "logistic")
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One of them.
+
+    Attributes
+    ----------
+    own_sums : callable
+        ``own_sums(tensor)`` of a rank's stored values; they add up over ranks.
+    check : callable
+        ``check(sums, shape)`` refuses a tensor of which nothing can be learnt (InputError).
+    advice : str
+        What to do when factors diverged.
+    made, n_made : str, int
+        What is made of each value while a mode is updated, and of how many numbers.
+    """
+
+    own_sums: Callable[[RankTensor], NDArray[np.float64]]
+    check: Callable[[Sequence[float], Sequence[int]], None]
+    advice: str
+    made: str = ""
+    n_made: int = 0
+
+
+def check_norm(of_tensor: Sequence[float], shape: Sequence[int]) -> None:
+    """Refuse values whose squares are out of range (InputError)."""
+    (squared,) = of_tensor
+    if not np.isfinite(squared):
+        raise InputError(
+            "the values are too large: the sum of their squares overflows. Divide the tensor by "
+            "its largest value."
+        )
+    if not squared:
+        raise InputError(
+            "the values are too small, or all 0: the sum of their squares is 0 in floating point. "
+            "Divide the tensor by its largest value."
+        )
+
+
+OF_LOSS = {
+    SQUARED_ERROR: Loss(squared_norm, check_norm, "Add a ridge, or scale the tensor."),
+    POISSON: Loss(own_sums, check_sums, "Scale the tensor.", "ratios", 1),
+    LOGISTIC: Loss(
+        own_answers, lambda sums, shape: check_answers(sums), "Add a ridge.", "parabolas", 4
+    ),
+}
