@@ -46,6 +46,10 @@ NAMES = ("auto", "block", "random", *PARTITIONERS)
 OWNERS = ("packed", "random")
 
 
+class TooFewGroups(InputError):
+    """A grain has fewer groups of nonzeros than there are ranks to deal them out to."""
+
+
 def is_power_of_two(n_ranks: int) -> bool:
     """Whether the ranks are the corners of a hypercube."""
     return n_ranks & (n_ranks - 1) == 0
@@ -125,7 +129,7 @@ def nonzero_parts(
         fine = grain == "fine-grain"
         finer = "hypercube-fine-grain" if options.get("method") == "hypercube" else "fine-grain"
         advice = "" if fine else f"{finer!r}, which deals out single nonzeros, or "
-        raise InputError(
+        raise TooFewGroups(
             f"n_ranks is {n_ranks}, but partitioner {partitioner!r} has {n_vertices} "
             f"{'nonzeros' if fine else 'groups of nonzeros'} to deal out: use {advice}fewer ranks"
         )

@@ -38,7 +38,14 @@ from daskpart.models.base.memory import bytes_of
 from daskpart.models.base.plan import ALPHA_BETA, FitPlan, partitioner_name
 from daskpart.models.base.reports import Expected
 
-from .cut import cut_of_method, mode_connectivities, nonzero_parts, owned, partitioner_for
+from .cut import (
+    TooFewGroups,
+    cut_of_method,
+    mode_connectivities,
+    nonzero_parts,
+    owned,
+    partitioner_for,
+)
 from .held_out import HeldOutPlan
 from .kernels.normal_equations import equations_bytes
 from .layout.by_row import bytes_by_row
@@ -401,7 +408,10 @@ def _weighed(
 
     def make(name: str) -> NonzeroCut:
         nonlocal seconds
-        found = cut(best if name == "multilevel" else name)
+        try:
+            found = cut(best if name == "multilevel" else name)
+        except TooFewGroups:  # nobody asked for these: blocks are runs of single nonzeros
+            found = cut("block")
         seconds += found.seconds
         return found
 

@@ -11,6 +11,7 @@ import sparse
 from sklearn.base import clone
 
 import daskpart
+from daskpart.errors import InputError
 from daskpart.models.base import cutting
 from daskpart.models.base.cutting import Cuts, weighed_cut
 from daskpart.models.cp import plan as cp_plan
@@ -155,3 +156,12 @@ def test_a_plan_names_weights_without_their_numbers():
     plan = daskpart.MatrixFactorization(n_ranks=4, partitioner=cut).plan(matrix)
     assert plan.partitioner == "further_weights=…, epsilon=0.1"
     assert np.bincount(plan.partition.assignment[labelled]).tolist() == [2, 2, 2, 2]
+
+
+def test_a_tensor_of_fewer_groups_than_ranks_is_cut_in_blocks():
+    """It was refused in words of a cut that nobody had asked for."""
+    tensor = sparse.random((2, 3, 2), nnz=12, random_state=0)
+    model = daskpart.CPDecomposition(4, n_ranks=8, max_iter=10**5)
+    with pytest.raises(InputError, match="'medium-grain' has 3 groups"):
+        clone(model).set_params(partitioner="medium-grain").plan(tensor)
+    assert model.plan(tensor, transport="graph").weighed == "block"
