@@ -101,9 +101,8 @@ def predict(folder: Path, pairs: Path, output: Path | None) -> None:
         predicted[strange] = model.predict(asked[strange], unknown="mean")
         state = model.state_
         biases = state.user_bias.any() or state.item_bias.any()
-        has = [
-            word for word, there in (("the mean", state.rating_mean), (_OF_KNOWN, biases)) if there
-        ]
+        mean = state.rating_mean or model.loss == "logistic"  # there 0 is the score of one half
+        has = [word for word, there in (("the mean", mean), (_OF_KNOWN, biases)) if there]
         say_aside(
             f"{strangers:,} of {len(table):,} pairs have a user or an item that the model does not "
             f"know: they get {', and '.join(has) or 0}"

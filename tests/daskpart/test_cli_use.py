@@ -337,6 +337,12 @@ def test_strangers_to_a_model_without_biases_get_the_mean(tmp_path, capsys, run_
     assert run_cli("predict", run, pairs, "--output", tmp_path / "p.csv") == 0
     assert "they get the mean\n" in capsys.readouterr().err
     assert pd.read_csv(tmp_path / "p.csv")["predicted"].tolist() == [4.0]
+    options |= {"loss": "logistic"}  # of which a half has the score 0
+    halves = ratings.assign(rating=np.arange(60) % 2)
+    daskpart.MatrixFactorization(2, **options).fit(halves).save(run)
+    assert run_cli("predict", run, pairs, "--output", tmp_path / "p.csv") == 0
+    assert "they get the mean\n" in capsys.readouterr().err
+    assert pd.read_csv(tmp_path / "p.csv")["predicted"].tolist() == [0.5]
 
 
 @pytest.mark.parametrize(
