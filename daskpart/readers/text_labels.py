@@ -27,10 +27,9 @@ from .messages import cut_short
 from .scanning import Chunk
 from .streams import fail_at_encoding
 
-_TRUE = ("True", "TRUE", "true")
+TRUTHS = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
 _REMARKS = ("#", "%")
 _REMARK = re.compile("[#%].*")
-_BOOLS = (*_TRUE, "False", "FALSE", "false")
 
 
 def first_label(lines: Sequence[bytes], separator: str, position: int) -> str | None:
@@ -123,6 +122,6 @@ def numbered(labels: NDArray[np.str_], known: Sequence[str], path: str) -> NDArr
 
 def values_of(known: Sequence[str]) -> NDArray[np.str_] | NDArray[np.bool_]:
     """What the labels are: bools where all are true or false, else text."""
-    if all(label in _BOOLS for label in known):
-        return np.array([label in _TRUE for label in known])
+    if all(label in TRUTHS for label in known):
+        return np.array([TRUTHS[label] for label in known])
     return np.array(known, str)

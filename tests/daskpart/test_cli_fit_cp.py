@@ -263,6 +263,29 @@ def test_yes_and_no(tmp_path, capsys, run_cli):
     assert "give --missing unknown" in capsys.readouterr().err
 
 
+def test_truth_values_of_csv_are_those_of_parquet(tmp_path, run_cli):
+    """They were no numbers there, while `fit mf` takes them."""
+    random = np.random.default_rng(0)
+    cells = np.argwhere(random.random((9, 8, 7)) < 0.4)
+    table = pd.DataFrame(cells, columns=["who", "what", "day"]).assign(liked=cells.sum(1) % 2 == 0)
+    table.to_parquet(tmp_path / "said.parquet")
+    table.to_csv(tmp_path / "said.csv", index=False)
+    for case in ("upper", "lower"):
+        words = table["liked"].astype(str)
+        table.assign(liked=getattr(words.str, case)()).to_csv(tmp_path / f"{case}.csv", index=False)
+    found = [
+        load_tensor(str(tmp_path / name), None, None, (), "unknown", "liked")
+        for name in ("said.parquet", "said.csv", "upper.csv", "lower.csv")
+    ]
+    for tensor in found:
+        np.testing.assert_array_equal(tensor.values, found[0].values)
+        np.testing.assert_array_equal(tensor.coordinates, found[0].coordinates)
+    said = ("--value", "liked", "--loss", "logistic", "--missing", "unknown", "--no-plots")
+    assert run_cli("fit", "cp", tmp_path / "said.csv", *SMALL, *said, "--out", tmp_path / "o") == 0
+    table.assign(liked=["perhaps", *["True"] * (len(table) - 1)]).to_csv(tmp_path / "said.csv")
+    assert run_cli("fit", "cp", tmp_path / "said.csv", *SMALL, *said, "--out", tmp_path / "o") == 2
+
+
 def test_letters_that_no_font_has_are_one_note(tensor_file, tmp_path, capsys, run_cli):
     mpl = pytest.importorskip("matplotlib")
     words = tmp_path / "words.txt"
