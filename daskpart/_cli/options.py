@@ -29,6 +29,7 @@ _FILES_READ = "daskpart.files_read"
 _GIVEN_TO_FIT = re.compile(r"\w+=… or (?=validation_fraction)")  # what is held out, from Python
 _ONLY_IN_PYTHON = {
     ", or eval_set=(X, y) of your own": "",
+    ", or leave a mode free (nonnegative=[…])": "",
     "a dict of the arguments of daskpart.partition, a Partition, or an array with the part of each "
     "vertex": "arguments of daskpart.partition, KEY=VALUE,…, or a FILE.npz of 'daskpart partition'",
 }
@@ -312,6 +313,9 @@ def in_options(words: str) -> str:
         for each in ctx.command.params
         if isinstance(each, click.Option)
     }
+    off = {
+        str(each.name): each.secondary_opts[0] for each in ctx.command.params if each.secondary_opts
+    }
     of_parts = next((name for name in ("parts", "n_ranks") if name in told), None)
     if of_parts is not None:
         told["n_parts"] = told[of_parts]
@@ -325,6 +329,14 @@ def in_options(words: str) -> str:
     def option(found: re.Match[str]) -> str:
         return told[found[0]]
 
+    def with_value(found: re.Match[str]) -> str:
+        name, truth = found[1], found[2]
+        if truth == "True":  # a flag has no value
+            return told[name]
+        if truth == "False" and name in off:
+            return off[name]
+        return f"{told[name]} {truth or found[4] or ''}"
+
     for python, shell in _ONLY_IN_PYTHON.items():
         words = words.replace(python, shell)
     words = _GIVEN_TO_FIT.sub("", words)
@@ -335,9 +347,7 @@ def in_options(words: str) -> str:
     )
     words = re.sub(rf"({_CHANGE}) ({known})\b", lambda found: f"{found[1]} {told[found[2]]}", words)
     words = re.sub(
-        rf"""{_NO_PATH}({known})=(?:(True\b)|(['"])([\w-]+)\3|(?=\S))""",  # a flag has no value
-        lambda found: told[found[1]] + ("" if found[2] else f" {found[4] or ''}"),
-        words,
+        rf"""{_NO_PATH}({known})=(?:(True\b|False\b)|(['"])([\w-]+)\3|(?=\S))""", with_value, words
     )
     in_list = rf"(?<=, )(?:{clear}),"
     return re.sub(

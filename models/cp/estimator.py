@@ -397,8 +397,8 @@ class CPDecomposition(CPModel):
             check_answers(answers_of(problem.tensor.values).tolist())
         if all(self._signs(problem.dims)):
             raise InputError(
-                "nonnegative=True leaves no probability below 1/2 under loss='logistic': leave a "
-                "mode free (nonnegative=[…])"
+                "nonnegative=True leaves no probability below 1/2 under loss='logistic': leave it "
+                "out, or leave a mode free (nonnegative=[…])"
             )
 
     def _monitored(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -261,6 +261,8 @@ def test_yes_and_no(tmp_path, capsys, run_cli):
     assert model.predict([(0, 1, 0)])[0] > 0.5 > model.predict([(0, 0, 0)])[0]
     assert run_cli("fit", "cp", path, *SMALL, *loss, "--out", out) == 2
     assert "give --missing unknown" in capsys.readouterr().err
+    assert run_cli("fit", "cp", path, *SMALL, *loss, *held, "--nonnegative", "--out", out) == 2
+    assert "--loss logistic: leave it out\n" in capsys.readouterr().err
 
 
 def test_truth_values_of_csv_are_those_of_parquet(tmp_path, run_cli):

@@ -108,6 +108,7 @@ def test_a_share_of_less_than_one_sample_is_refused(
             "scores of --loss bpr have no range to clip to: leave --clip out",
         ),
         ("mf", ("--loss", "logistic", "--clip"), "of --loss logistic are probabilities"),
+        ("mf", ("--loss", "logistic", "--nonnegative", "--no-biases"), "with --no-biases are 0"),
         ("mf", ("--loss", "bpr", "--axis", "auto"), "leave --axis out, and take --schedule pasgd"),
         ("logistic", ("--ranks", 300, "--partitioner", "parsa"), "--n-ranks is 300, but there are"),
         ("cp", ("--partitioner", "method=foo"), "Error: method is 'foo'"),  # which is of partition
@@ -135,6 +136,9 @@ def test_words_for_python_alone_are_those_of_the_estimators():
     for refuse in (
         lambda: held_out.refuse_classes_beyond(np.zeros(1)),
         lambda: check_partitioner("x", ["block"], None),
+        lambda: daskpart.CPDecomposition(loss="logistic", missing="unknown", nonnegative=True).fit(
+            [(0, 0, 1), (0, 1, 0)]
+        ),
     ):
         with pytest.raises(InputError) as refused:
             refuse()
