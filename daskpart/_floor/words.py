@@ -37,6 +37,17 @@ def counted(n: int, name: str) -> str:
     return f"{n:,} {name if n == 1 else plural(name)}"
 
 
+def in_digits(number: Any) -> str:
+    """A number with all of its digits, so that what is not 1 does not look like it.
+
+    Examples
+    --------
+    >>> in_digits(2.0), in_digits(1 - 1e-12)
+    ('2', '0.999999999999')
+    """
+    return str(number).removesuffix(".0")
+
+
 def words_of(error: BaseException) -> str:
     """The type of an error and what it says; the type alone where to say it raises another one."""
     kind = type(error).__name__

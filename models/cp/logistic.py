@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
+from daskpart._floor.words import in_digits
 from daskpart.collectives import Communicator, PerRank, hypercube_allreduce
 from daskpart.errors import InputError
 from daskpart.models.optimisation.log_loss import log_losses
@@ -101,8 +102,9 @@ def answers_of(values: NDArray[Any]) -> NDArray[np.float64]:
     if counts.sum() < values.size:
         wrong = values[~np.isin(values, (1, 0, -1))][0]
         raise InputError(
-            f"loss='logistic' is of yes and no, 1 and 0 (or −1), and {wrong:g} is neither: say "
-            "yourself where a yes begins, as by values >= 4, or take loss='squared'"
+            "loss='logistic' is of yes and no, 1 and 0 (or −1), and "
+            f"{in_digits(wrong)} is neither: say yourself where a yes begins, as by values >= 4, "
+            "or take loss='squared'"
         )
     _refuse_two_numbers(*counts[1:])
     return counts
@@ -118,13 +120,18 @@ def _refuse_two_numbers(zeros: float, minus: float) -> None:
 
 def check_answers(of_tensor: Sequence[float]) -> None:
     """Refuse the `answers_of` all ranks that are all yes or all no, or no in two ways."""
-    yes, zeros, minus = of_tensor
-    _refuse_two_numbers(zeros, minus)
-    if not yes or not zeros + minus:
+    _refuse_two_numbers(*of_tensor[1:])
+    if only := _only_answer(of_tensor):
         raise InputError(
-            f"all stored entries say {'yes' if yes else 'no'}, and loss='logistic' tells one from "
-            "the other: store both, a no as 0 or −1 (what is not stored is unknown)"
+            f"all stored entries say {only}, and loss='logistic' tells one from the other: store "
+            "both, a no as 0 or −1 (what is not stored is unknown)"
         )
+
+
+def _only_answer(of_tensor: Sequence[float]) -> str:
+    """Yes or no, where all say that; else nothing."""
+    yes, zeros, minus = of_tensor
+    return "" if yes and zeros + minus else "yes" if yes else "no"
 
 
 def explained_deviance(loss: float, of_tensor: Sequence[float]) -> float:
@@ -142,7 +149,12 @@ def loss_of(logits: NDArray[Any], values: NDArray[Any]) -> float:
 def score_of(logits: NDArray[np.float64], values: NDArray[np.float64]) -> float:
     """The share of the deviance of entries that a decomposition explains."""
     of_tensor = answers_of(values).tolist()
-    check_answers(of_tensor)
+    if only := _only_answer(of_tensor):
+        raise InputError(
+            f"all stored entries say {only}, and the score, a share of the deviance, divides by "
+            "that of one probability for all, which is 0 then: give entries of both, or judge by "
+            "predict"
+        )
     return explained_deviance(loss_of(logits, values), of_tensor)
 
 

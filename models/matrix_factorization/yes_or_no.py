@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
+from daskpart._floor.words import in_digits
 from daskpart.containers.coordinates import entry_words
 from daskpart.containers.matrix import Columns, LabelledMatrix, as_matrix
 from daskpart.errors import InputError
@@ -51,7 +52,7 @@ def odd_entries(
     for kind in (~((values == 1) | no | minus), no, minus):
         first = int(np.argmax(kind)) if kind.any() else -1
         where = "" if first < 0 else entry_words(first, indices, names, labels)
-        found.append(where and f"{values[first]:g} at {where}")
+        found.append(where and f"{in_digits(values[first])} at {where}")
     return found
 
 

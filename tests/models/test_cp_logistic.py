@@ -313,8 +313,10 @@ def test_what_is_neither_yes_nor_no():
             answer(tensor * 0.5)
         with pytest.raises(InputError, match="as 0 or as −1, and both"):
             answer(mixed)
-    with pytest.raises(InputError, match="all stored entries"):
+    with pytest.raises(InputError, match="all stored entries say yes, and the score"):
         fitted.score(ones)
+    with pytest.raises(InputError, match=r"and 1\.000000000001 is neither"):
+        fitted.score(tensor * (1 + 1e-12))
     with pytest.raises(InputError, match="least squares"):
         daskpart.cp_diagnostics(tensor, [1, 2], 2, **OPTIONS)
 

@@ -236,6 +236,13 @@ def test_what_is_neither_is_refused_and_named(values):
         assert as_answers(matrix).values.tolist() == [float(value == 1) for value in values]
 
 
+def test_what_is_nearly_a_yes_is_told_in_full():
+    """There was 1, it said, where 1 is a yes."""
+    for nearly in (np.float32(0.9999999), np.float64(1 + 1e-12)):
+        with pytest.raises(InputError, match=f"there is {nearly!s} at user 0".replace(".", r"\.")):
+            as_answers(scipy.sparse.csr_array(np.array([[nearly, 1]], nearly.dtype)))
+
+
 @pytest.mark.parametrize("axis", ["rows", "columns"])
 @pytest.mark.parametrize(
     ("value", "words"),
