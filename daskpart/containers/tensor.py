@@ -133,10 +133,10 @@ def as_tensor(
         `LabelledTensor` or `LabelledMatrix`. Or a `pandas.DataFrame`, one of polars, pyarrow or
         DuckDB, or of Dask, which is computed: a column called ``value`` (or ``rating``, ``count``
         and such) or else the only one of fractions has the values (whole numbers in it, before a
-        last column of numbers, may be years: refused), without any the only one of truth values;
-        and every other column names the indices of a mode; a column of categories has all of them
-        as its labels. Or a list of records: dicts with such keys, or ``(index, …, value)``; so is a
-        list of lists, which is never taken for a dense array.
+        last column of numbers, may be years: refused), or else the last one, if it is of truth
+        values; and every other column names the indices of a mode; a column of categories has all
+        of them as its labels. Or a list of records: dicts with such keys, or ``(index, …, value)``;
+        so is a list of lists, which is never taken for a dense array.
     shape : sequence of int, optional
         Extents, where they differ from the container's or from the largest indices of the file.
     values : array of shape (n,), optional
@@ -345,7 +345,7 @@ def _frame_entries(
 
 
 def _value_column(frame: pandas.DataFrame) -> int:
-    """By a name that people use, else the only one of fractions, else of truth values."""
+    """By a name that people use, else the only one of fractions, else the last of truth values."""
     plain = [plain_word(name) for name in frame.columns]
     named = [place for place, name in enumerate(plain) if name in _VALUE_NAMES]
     kinds = [getattr(dtype, "kind", "O") for dtype in frame.dtypes]
@@ -353,8 +353,8 @@ def _value_column(frame: pandas.DataFrame) -> int:
         return named[0]
     if kinds.count("f") == 1 and not _may_be_indices(frame, place := kinds.index("f")):
         return place
-    if "f" not in kinds and kinds.count("b") == 1:
-        return kinds.index("b")
+    if "f" not in kinds and kinds[-1:] == ["b"]:
+        return len(kinds) - 1
     raise InputError(
         f"a DataFrame with the columns {listed(frame.columns)} does not tell which of them has "
         "the values: call it 'value'"

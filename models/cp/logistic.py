@@ -34,18 +34,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
+from daskpart._floor.blas import one_blas_thread
 from daskpart._floor.words import in_digits
 from daskpart.collectives import Communicator, PerRank, hypercube_allreduce
 from daskpart.errors import InputError
-from daskpart.models.optimisation.log_loss import log_losses
+from daskpart.models.optimisation.log_loss import log_loss_derivatives, log_losses
+from daskpart.models.optimisation.newton import newton_rows
+from daskpart.models.optimisation.nonnegative import nonnegative_rows
 
 from .als import Factors, Modes, Update
-from .completion import solve_equations, solve_own
+from .completion import solve_own, systems_of
 from .layout.by_row import EntriesByRow
 from .ranks import RankTensor
 from .steps import column_products
-
-_MOST_STEPS, _ENOUGH = 500, 1e-10  # of new rows: solutions, and the change that ends them
 
 
 @dataclass(frozen=True)
@@ -209,6 +210,7 @@ def _layout(tensor: RankTensor) -> EntriesByRow:
 # -- a fitted model in use ---
 
 
+@one_blas_thread  # of small matrices, for which several would only wait for each other
 def new_logistic_rows(
     layout: EntriesByRow,
     factors: Sequence[NDArray[np.float64]],
@@ -219,8 +221,7 @@ def new_logistic_rows(
 ) -> NDArray[np.float64]:
     """Rows of new slices along a mode, with the weights in them, all other factors fixed.
 
-    Each row is a convex problem of its own. Updates end where none changes a row by more than
-    1e-10 of its length, after 500 at the latest.
+    Each row is a convex problem of its own, and solved by Newton's method.
 
     Parameters
     ----------
@@ -232,15 +233,29 @@ def new_logistic_rows(
     nonnegative : bool
     ridge : float
     """
-    answers_of(layout.values)
-    given, rows = list(factors), np.zeros_like(factors[mode])
-    ones = np.ones(rows.shape[1])
-    for _ in range(_MOST_STEPS):
-        given[mode], before = rows, rows
-        equations = equations_of(layout, mode, given, ones)
-        rows = before.copy()
-        solve_equations(equations, rows, ones, nonnegative=nonnegative, ridge=ridge)
-        change = np.linalg.norm(rows - before, axis=1)
-        if not (change > _ENOUGH * np.linalg.norm(rows, axis=1)).any():
-            break
-    return rows
+    values, index = layout.values, layout.coordinates[mode]
+    answers_of(values)
+    n_rows, n_components = factors[mode].shape
+    ones = np.ones(n_components)
+
+    def logits(rows: NDArray[np.float64]) -> NDArray[Any]:
+        given = [rows if m == mode else factor for m, factor in enumerate(factors)]
+        return layout.reconstruct(given, ones)
+
+    def losses_at(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        of_rows = np.bincount(index, log_losses(values, logits(rows)), n_rows)
+        return of_rows + ridge / 2 * np.square(rows).sum(axis=1)
+
+    def parabolas_at(rows: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        there = logits(rows)
+        slope, curvature = log_loss_derivatives(values, there)
+        roots = np.sqrt(curvature)
+        centres = roots * there - slope / roots
+        return systems_of(layout.normal_equations(mode, factors, centres, roots), ridge)
+
+    def minima(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.float64]:
+        if nonnegative:
+            return nonnegative_rows(left, right)
+        return (np.linalg.pinv(left, hermitian=True) @ right[..., None])[..., 0]
+
+    return newton_rows(np.zeros((n_rows, n_components)), losses_at, parabolas_at, minima)

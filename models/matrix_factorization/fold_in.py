@@ -10,11 +10,11 @@ Cost: O(nnz F² + users F³), times the steps; memory bounded by the block.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit
 
 from daskpart._floor.blas import one_blas_thread
 from daskpart.errors import InputError
-from daskpart.models.optimisation.log_loss import log_losses
+from daskpart.models.optimisation.log_loss import log_loss_derivatives, log_losses
+from daskpart.models.optimisation.newton import newton_rows
 from daskpart.models.optimisation.nonnegative import nonnegative_rows
 
 from .kernels.scoring import normal_equations, predict_pairs, solve_equations
@@ -22,9 +22,6 @@ from .scaling import split_unit
 from .state import MFState
 
 _BLOCK_WORDS = 1 << 23  # float64 words of one block of equations: 64 MB
-_MOST_STEPS, _MOST_HALVINGS = 100, 40
-_TOLERANCE = 1e-12  # of what a step of Newton's method promises, beside the loss; it is taken still
-_LEAST_CURVATURE = 1e-30  # where a score says all: what is divided by it is multiplied back
 
 
 @one_blas_thread
@@ -150,42 +147,32 @@ class _Answers:
         self._regularization, self._penalty = regularization, regularization * self._sums(counts)
 
     def solved(self, n_components: int, nonnegative: bool) -> np.ndarray:
-        """The minimum of each row by Newton's method; steps that lead upwards are halved."""
-        found = np.zeros((self._n_rows, self._known.shape[1]))
-        scores, loss = self._at(found)
-        for _ in range(_MOST_STEPS):
-            left, right = self._equations(found, scores)
-            wanted = _minima(left, right, self._regularization, n_components, nonnegative)
-            step = wanted - found
-            gradient = np.einsum("nij,nj->ni", left, found) - right
-            promised = -(gradient * step).sum(axis=1)
-            for _ in range(_MOST_HALVINGS):
-                scores, after = self._at(found + step)
-                upwards = after > loss * (1 + _TOLERANCE)
-                if not upwards.any():
-                    break
-                step[upwards] /= 2
-            found, loss = found + step, after
-            if (promised <= _TOLERANCE * (1 + loss)).all():
-                break
-        return found
+        """The minimum of each row."""
 
-    def _at(self, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The score of each answer, and the loss of each row."""
+        def minima(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+            return _minima(left, right, self._regularization, n_components, nonnegative)
+
+        begin = np.zeros((self._n_rows, self._known.shape[1]))
+        return newton_rows(begin, self._losses, self._parabolas, minima)
+
+    def _scores(self, found: np.ndarray) -> np.ndarray:
+        """Of each answer."""
         scores, nothing = np.empty(self._rows.size), np.zeros(self._n_rows)
         predict_pairs(
             self._rows, self._columns, found, self._known, nothing, self._level, 0.0, scores
         )
-        losses = self._sums(self._counts * log_losses(self._answers, scores))
-        return scores, losses + self._penalty / 2 * np.square(found).sum(axis=1)
+        return scores
 
-    def _equations(self, found: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Those of the minima of the parabolas that touch the loss of each row."""
-        chance = expit(scores)
-        curvature = np.maximum(chance * expit(-scores), _LEAST_CURVATURE)
-        # no difference of numbers near 1: a score that says all is right to many digits still
-        slope = np.where(self._answers > 0, expit(-scores), -chance)
-        residuals = scores - self._level[self._columns] + slope / curvature
+    def _losses(self, found: np.ndarray) -> np.ndarray:
+        """Of each row."""
+        losses = self._sums(self._counts * log_losses(self._answers, self._scores(found)))
+        return losses + self._penalty / 2 * np.square(found).sum(axis=1)
+
+    def _parabolas(self, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """See `newton_rows`."""
+        scores = self._scores(found)
+        slope, curvature = log_loss_derivatives(self._answers, scores)
+        residuals = scores - self._level[self._columns] - slope / curvature
         n_unknowns = found.shape[1]
         left = np.zeros((self._n_rows, n_unknowns, n_unknowns))
         right = np.zeros((self._n_rows, n_unknowns))

@@ -206,14 +206,14 @@ def test_odd_entries_are_refused(changes: dict, message: str) -> None:
 
 @pytest.mark.data
 def test_truth_values_are_the_values() -> None:
-    """Where nothing is named so, and no column is of fractions."""
-    frame = pd.DataFrame({"who": [3, 1, 3], "passed": [True, False, True], "task": [1, 2, 2]})
+    """Of the last column, where nothing is named so, and no column is of fractions."""
+    frame = pd.DataFrame({"who": [3, 1, 3], "task": [1, 2, 2], "passed": [True, False, True]})
     for kind in ("bool", "boolean"):
         tensor = as_tensor(frame.astype({"passed": kind}), missing="unknown")
         assert tensor.dims == ("who", "task")
         assert tensor.values.tolist() == [0, 1, 1]
     with pytest.raises(InputError, match="does not tell which"):
-        as_tensor(frame.assign(seen=True))
+        as_tensor(frame.assign(trips=[3, 1, 2]))  # whether it was passed may be a mode
     assert as_tensor(frame.assign(weight=0.5)).values.tolist() == [0.5, 0.5, 0.5]
 
 
