@@ -22,7 +22,7 @@ from .classes import draw_confusion, draw_learning, judged, most_frequent
 from .inputs import BUILT_IN, GRAPHS, load_graph
 from .model import Data, Fit, Model
 from .options import SHARE, format_of, number, refuse
-from .tables import as_numbers, cells_of, lines_of, read_table
+from .tables import as_meant, cells_of, lines_of, read_table
 
 _LABEL_NAMES = {"label", "labels", "class", "classes", "category", "y", "target"}
 _MASKS = ("train", "validation", "test")
@@ -278,7 +278,7 @@ def _labels(path: str, vertices: pd.Index) -> pd.Series:
             f"{path}: not all lines have as many columns as the first, {lines[0]!r}; where a label "
             "has a space in it, give lines of the name of a vertex, a tab, and the label"
         ) from error
-    labels = as_numbers(table.iloc[:, -1])
+    labels = as_meant(table.iloc[:, -1])
     if table.shape[1] == 1:
         if len(labels) != len(vertices):
             raise InputError(

@@ -26,7 +26,6 @@ from daskpart.readers.detection import FORMATS, detect, suffix_format
 from daskpart.readers.example_tables import is_table
 from daskpart.readers.messages import about_commas
 from daskpart.readers.streams import first_lines, location
-from daskpart.readers.text_labels import TRUTHS
 
 from .tables import read_names, read_table
 
@@ -253,8 +252,6 @@ def _values_of(column: pd.Series, source: str) -> Any:
 
     if column.dtype == object or pd.api.types.is_string_dtype(column.dtype):
         words = column.dropna().astype(str)
-        if len(words) and words.isin(TRUTHS).all():  # as the reader of ratings has them
-            return column.map(TRUTHS).to_numpy(np.float64, na_value=np.nan)
         wrong = words[pd.to_numeric(words, errors="coerce").isna()]
         if len(wrong):
             raise InputError(

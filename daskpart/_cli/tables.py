@@ -1,7 +1,8 @@
 """Tables with a header as they are written, and text files with a name or a label a line.
 
     day,trips            numbers where all of a column are some, and none changes: 007 stays text
-    2024-01-30,7    ──►  text else, without the blanks around it, NaN where a cell is empty
+    2024-01-30,7    ──►  bools where all are True or False
+                         text else, without the blanks around it, NaN where a cell is empty
 
 The readers of `daskpart.readers` know what the columns mean; here a command is told.
 """
@@ -19,6 +20,7 @@ from daskpart.readers import detection
 from daskpart.readers.example_tables import beginning, is_parquet
 from daskpart.readers.messages import ABSENT, of_pandas
 from daskpart.readers.streams import fail_at_encoding, location, opened
+from daskpart.readers.text_labels import TRUTHS
 
 from .terminal import say_aside
 
@@ -29,9 +31,10 @@ if TYPE_CHECKING:
 def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
     """A CSV file with a header, or a Parquet file.
 
-    A column of CSV is of numbers where all that is written in it are some. 007 is none, it would
-    become 7, and where others are text NA is a country. All may stay text, too, as it is written,
-    and in Parquet whole numbers where some are missing. Blanks around text are left out.
+    A column of CSV is of numbers where all that is written in it are some, and of bools where all
+    are True or False. 007 is no number, it would become 7, and where others are text NA is a
+    country. All may stay text, too, as it is written, and in Parquet whole numbers where some are
+    missing. Blanks around text are left out.
 
     Raises
     ------
@@ -57,7 +60,7 @@ def read_table(source: str | Path, as_written: bool = False) -> pd.DataFrame:
         raise InputError(f"{source}{of_pandas(error)}") from error
     except UnicodeDecodeError:
         fail_at_encoding(path)
-    return table.apply(_without_blanks if as_written else as_numbers)
+    return table.apply(_without_blanks if as_written else as_meant)
 
 
 def cells_of(content: Any, source: str | Path, **how: Any) -> pd.DataFrame:
@@ -101,12 +104,14 @@ def _separator(path: str) -> tuple[str, int, str]:
     return mark, int(n_before > 0), header
 
 
-def as_numbers(column: pd.Series) -> pd.Series:
-    """Numbers, NaN where there is none; the text where one is no number, or would not be kept."""
+def as_meant(column: pd.Series) -> pd.Series:
+    """Numbers or bools, NaN or NA where there is none; else the text, also of 007 for one."""
     import pandas as pd
 
     text = column.str.strip()
     absent = text.str.lower().isin(ABSENT)
+    if not absent.all() and text[~absent].isin(TRUTHS).all():
+        return text.map(TRUTHS).astype("boolean" if absent.any() else bool)
     numbers = pd.to_numeric(text.mask(absent), errors="coerce")
     changed = text.str.match(r"[+-]?0\d")
     if numbers.dtype.kind == "f":

@@ -104,6 +104,22 @@ def test_days_of_parquet_are_told_as_those_of_csv(tmp_path, run_cli):
     assert told[0] == told[1] and ",day,2024-01-30," in told[0]
 
 
+@pytest.mark.parametrize("named", [("--names", "who,task"), ()])
+def test_truth_values_of_csv_tell_the_column_of_values_as_those_of_parquet(
+    named, tmp_path, run_cli
+):
+    asked = pd.DataFrame([(who, task) for who in "abcdef" for task in "uvwxy"])
+    asked = asked.set_axis(["who", "task"], axis=1).assign(passed=np.arange(30) % 3 == 0)
+    asked.to_csv(tmp_path / "asked.csv", index=False)
+    asked.to_parquet(tmp_path / "asked.parquet", index=False)
+    how = ("--loss", "logistic", "--missing", "unknown", "--ridge", 0.1, *SMALL, "--no-plots")
+    for kind in ("csv", "parquet"):
+        path = tmp_path / f"asked.{kind}"
+        assert run_cli("fit", "cp", path, *named, *how, "--out", tmp_path / kind) == 0
+    one, other = (daskpart.CPDecomposition.load(tmp_path / k / "model") for k in ("csv", "parquet"))
+    np.testing.assert_array_equal(one.factors_["who"], other.factors_["who"])
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

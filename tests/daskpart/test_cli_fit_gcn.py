@@ -253,6 +253,21 @@ def test_tables_are_matched_by_name(named, tmp_path, capsys, run_cli):
     assert len((out / "labels.csv").read_text().splitlines()) == 31
 
 
+def test_truth_values_of_csv_are_features(named, tmp_path, run_cli):
+    given = ("--features", named / "features.csv", "--labels", named / "labels.csv")
+    more = ("--test-fraction", 0.0, "--max-iter", 3, "--ranks", 2, "--no-plots")
+    numbers = pd.read_csv(named / "features.csv")
+    for out, table in (("numbers", numbers), ("bools", numbers.assign(half=numbers["half"] == 1))):
+        table.to_csv(named / "features.csv", index=False)
+        edges = named / "edges.csv"
+        assert run_cli("fit", "gcn", edges, *given, *more, "--out", tmp_path / out) == 0
+    one, other = (
+        daskpart.GCNClassifier.load(tmp_path / out / "model") for out in ("numbers", "bools")
+    )
+    for ours, theirs in zip(one.coefs_, other.coefs_, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
