@@ -271,16 +271,18 @@ def refused(error: ValueError, X: Any, y: Any = None) -> InputError:
             words = words.splitlines()[0]  # behind it other estimators are praised
             with suppress(TypeError, ValueError):  # of what is no array of numbers
                 words += f" The first is {_first_not_finite(given, name)}."
-    is_frame = hasattr(X, "columns") and hasattr(X, "dtypes")  # of pandas or polars
-    if words.startswith("could not convert string to float") and is_frame:
-        texts = (each for each in X.columns if not _holds_numbers(X[each]))
-        column = next(texts, None)
-        if column is not None:
-            values = list(X[column])
+    if words.startswith("could not convert string to float"):
+        is_frame = hasattr(X, "columns") and hasattr(X, "dtypes")  # of pandas or polars
+        columns = {f"column {name!r} of X": X[name] for name in X.columns} if is_frame else {"X": X}
+        texts = (each for each in columns.items() if not _holds_numbers(each[1]))
+        where, column = next(texts, ("", ()))
+        if where:
+            values = np.asarray(column, object).ravel().tolist()
             text = next((each for each in values if not is_number(str(each))), values[0])
             words = (
-                f"column {column!r} of X holds text, such as {text!r}: features are "
-                "numbers; encode it, by pandas.get_dummies or so, or leave it out"
+                f"{where} holds text, such as {str(text)!r}: features are numbers; encode it, "
+                "categories by pandas.get_dummies or OneHotEncoder of scikit-learn, sentences by "
+                "its TfidfVectorizer, or leave it out"
             )
     return InputError(words)
 

@@ -81,7 +81,7 @@ def test_a_column_alone_is_no_table_and_a_dataset_no_array():
     for model in (LogisticRegression(**LOCAL), MLPClassifier(max_iter=1, **LOCAL)):
         for given, words in (
             (FRAME.age, "Expected a 2-dimensional container"),
-            (pd.Series([*"ab"] * 30), "could not convert string to float"),
+            (pd.Series([*"ab"] * 30), "X holds text, such as 'a': .*TfidfVectorizer"),
             (pd.Series(pd.date_range("2024", periods=60)), "holds times"),
             (xr.Dataset({"a": ("x", Y.to_numpy())}), "xarray.DataArray"),
         ):
