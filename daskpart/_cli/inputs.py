@@ -24,7 +24,7 @@ from daskpart.readers import read
 from daskpart.readers.contents import sparse_inside
 from daskpart.readers.detection import FORMATS, detect, suffix_format
 from daskpart.readers.example_tables import is_table
-from daskpart.readers.messages import about_commas
+from daskpart.readers.messages import about_no_number
 from daskpart.readers.streams import first_lines, location
 
 from .tables import read_names, read_table
@@ -256,7 +256,7 @@ def _values_of(column: pd.Series, source: str) -> Any:
         if len(wrong):
             raise InputError(
                 f"{source}: expected a number in column {column.name!r}, found "
-                f"{wrong.iloc[0]!r}{about_commas(wrong.iloc[0])}"
+                f"{wrong.iloc[0]!r}{about_no_number(wrong.iloc[0])}"
             )
     return number_column(column, "--value")
 

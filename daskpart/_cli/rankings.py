@@ -30,7 +30,10 @@ def load_events(source: str, given: dict[str, Any]) -> LabelledMatrix:
     """
     events = load_matrix(source, given, repeats="sum")
     if events.values.min() <= 0:
-        raise InputError(f"{source}: counts go down to {events.values.min():g}; give those > 0")
+        raise InputError(
+            f"{source}: counts go down to {events.values.min():g}; give those > 0; where they are "
+            "a no, 'daskpart fit mf --loss logistic' learns from it"
+        )
     return events
 
 

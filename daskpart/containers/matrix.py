@@ -439,7 +439,8 @@ def number_column(series: pandas.Series, parameter: str = "rating=") -> npt.NDAr
         if not len(series):
             raise InputError(f"column {series.name!r} is empty: the table has no rows")
         has_comma = isinstance(series.iloc[0], str) and "," in series.iloc[0]
-        by = "pandas.read_csv(…, decimal=',')" if has_comma else "pandas.to_numeric"
+        of_words = f"pandas.to_numeric, yes and no by table[{series.name!r}] == 'yes'"
+        by = "pandas.read_csv(…, decimal=',')" if has_comma else of_words
         raise InputError(
             f"column {series.name!r} holds {series.dtype}, the first {series.iloc[0]!r}, where "
             f"numbers are needed. Convert it, as by {by}, or name the right one: {parameter}"

@@ -25,7 +25,7 @@ from daskpart.errors import InputError, ReadError
 from .assembly import cast_values, expected_value, labelled, value_type
 from .detection import is_number, names_both_sides
 from .dialect import EDGES, RATINGS, Dialect, Relation, choose_columns
-from .messages import ABOUT_TEXT_IDS, ABSENT, about_commas, cut_short, of_pandas, shown
+from .messages import ABOUT_TEXT_IDS, ABSENT, about_no_number, cut_short, of_pandas, shown
 from .scanning import LARGEST_ID
 from .streams import fail_at_encoding, head, opened, unpacked
 
@@ -303,7 +303,7 @@ def _values(
     found = given.iloc[first]
     problem = (
         f"{place(first)}: {expected_value(relation.value, dtype)}, found {shown(found)}"
-        f"{about_commas(str(found))}"
+        f"{about_no_number(str(found))}"
     )
     if isinstance(found, datetime.date | datetime.timedelta):
         raise ReadError(

@@ -12,6 +12,7 @@ ABOUT_TEXT_IDS = {"option": "text_ids", "advice": "; if ids are text, say text_i
 _EMPTY_CELL = re.compile(r"(?:^|[,;\t])\s*(?:[,;\t]|$)")
 _OTHER_WIDTH = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
 ABSENT = ("", "na", "n/a", "nan", "null", "none")  # how tables write a number that is missing
+_ANSWERS = ("yes", "no", "y", "n")
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")
 
 
@@ -42,16 +43,20 @@ def has_decimal_comma(found: str) -> bool:
     return _DECIMAL_COMMA.fullmatch(found) is not None
 
 
-def about_commas(found: str) -> str:
-    """What to do about a number with a decimal comma, to end a message with; else nothing.
+def about_no_number(found: str) -> str:
+    """What to do about a decimal comma, or a yes or no, to end a message with; else nothing.
 
     Examples
     --------
-    >>> about_commas("3,5"), about_commas("x")
+    >>> about_no_number("3,5"), about_no_number("x")
     ('; decimal commas are not read: write 3.5', '')
-    >>> about_commas("1.250,00")
+    >>> about_no_number("1.250,00")
     '; decimal commas are not read: write 1250.00'
+    >>> about_no_number("Yes")
+    '; write yes and no as 1 and 0'
     """
+    if found.lower() in _ANSWERS:
+        return "; write yes and no as 1 and 0"
     if not has_decimal_comma(found):
         return ""
     plain = found.replace(".", "").replace(",", ".")

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from daskpart.errors import ReadError
 
 from .assembly import cast_values, expected_value
-from .messages import about_commas, about_empty_cells, cut_short
+from .messages import about_empty_cells, about_no_number, cut_short
 from .streams import BYTE_ORDER_MARK, CHUNK_BYTES, opened, refuse_no_text, text_chunks
 
 LARGEST_ID = 2**53
@@ -157,7 +157,7 @@ class Chunk:
             if not _NUMBER.fullmatch(word):
                 rows = Rows(self, np.empty(0))
                 written = rows.written(number)
-                found = f"{rows.column(number)}, found {written!r}{about_commas(written)}"
+                found = f"{rows.column(number)}, found {written!r}{about_no_number(written)}"
                 error = partial(NoNumberError, place=rows.place(number))
                 rows.fail_at(number, f"expected a number{found}", error)
         return np.array([float(word) for word in words])

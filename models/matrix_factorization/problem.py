@@ -269,7 +269,8 @@ def check_counts(lowest: float) -> None:
     if lowest <= 0:
         raise InputError(
             f"the counts go down to {lowest:g}: an event has a count above 0. "
-            "Leave the others out, as by X.eliminate_zeros() or a mask"
+            "Leave the others out, as by X.eliminate_zeros() or a mask; where they are a no, "
+            'MatrixFactorization(loss="logistic") learns from it'
         )
 
 

@@ -127,6 +127,7 @@ def test_truth_values_of_csv_tell_the_column_of_values_as_those_of_parquet(
         ("a;b;n\nx;y;1\nx;z;2,5\n", "expected a number in column 'n', found '2,5'; decimal commas "
          "are not read: write 2.5"),
         ("a;b;n\nx;y;1\nx;z;many\n", "sales.csv: expected a number in column 'n', found 'many'"),
+        ("a;b;n\nx;y;yes\nx;z;no\n", "found 'yes'; write yes and no as 1 and 0"),
         ("a,b,n\nx,y,1,5\nx,z,2,6\n", "sales.csv, first line below the header: expected 3 cells "
          "as in the header, found 4"),
         ("a,b,n\n1,2,3,\n2,2,3,\n", "expected 3 cells as in the header, found 4"),

@@ -425,6 +425,8 @@ def test_a_dask_frame_is_a_frame():
 def test_text_is_no_rating():
     with pytest.raises(InputError, match=r"column 'how' holds .*the first '3.0'.*to_numeric"):
         as_matrix(TABLE.astype({"how": str}))
+    with pytest.raises(InputError, match=r"the first 'yes'.*yes and no by table\['how'\] == 'yes'"):
+        as_matrix(TABLE.assign(how="yes"))
 
 
 def test_repeats_may_be_summed_and_events_counted():
