@@ -106,7 +106,10 @@ def _of_table(given: Mapping[str, Any]) -> dict[str, Any]:
     if columns == [None, None, None]:
         return options
     if None in columns[:2]:
-        raise InputError("--user and --item name the columns of a table together")
+        raise InputError(
+            "--user, --item and --rating name the columns of a table together: give --user and "
+            "--item, and --rating where there is one"
+        )
     return {**options, "columns": tuple(each for each in columns if each is not None)}
 
 

@@ -200,10 +200,10 @@ def judged(
         f"test {called} {test:.4f}{gain}{beside} on "
         f"{judgement['n_test']:,} held-out values; answering the mean every time gives {mean:.4f}"
     ]
-    if judgement["n_strangers"]:
+    if n := judgement["n_strangers"]:
         words.append(
-            f"{judgement['n_strangers']:,} of them belong to a {names[0]} or {names[1]} without "
-            "any training value"
+            f"{n:,} of them {'belongs' if n == 1 else 'belong'} to a {names[0]} or {names[1]} "
+            "without any training value"
         )
     train = judgement[f"train_{error}"]
     if test > _FAR_ABOVE * train:

@@ -48,10 +48,10 @@ def load_model(folder: Path) -> Any:
         kind = saved_class(path)
         if kind in _KINDS:
             return getattr(daskpart, kind).load(path)
-        reason = f"but a {kind}"
+        reason = f"it is a {kind}"
     except ReadError as error:
         reason = str(error)
-    raise InputError(f"{folder} holds no model of users and items ({reason})")
+    raise InputError(f"{folder} holds no model of users and items: {reason}")
 
 
 def recommend(

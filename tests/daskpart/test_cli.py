@@ -316,7 +316,10 @@ def test_a_judgement_hints_at_what_was_learnt_by_heart():
     dull = mf.judged({**good, "mean_rmse": 0.0, "train_rmse": 1.0}, names)
     assert dull[0].endswith("answering the mean every time gives 0.0000")  # no share of nothing
     by_heart = mf.judged({**good, "n_strangers": 2, "train_rmse": 0.4}, names)
-    assert "a user or item without" in by_heart[1] and "--regularization" in by_heart[2]
+    assert by_heart[1].startswith("2 of them belong to a user or item without")
+    assert "--regularization" in by_heart[2]
+    one = mf.judged({**good, "n_strangers": 1, "train_rmse": 0.8}, names)
+    assert one[1].startswith("1 of them belongs to a user or item")
 
 
 # daskpart partition

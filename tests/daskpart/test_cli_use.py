@@ -96,7 +96,7 @@ def test_a_table_of_ones_own_from_events_to_answers(tmp_path, capsys, run_cli):
     assert run_cli("fit", "implicit", path, "--out", out) == 2
     assert "columns of a table with a header: --user, --item, --rating" in capsys.readouterr().err
     assert run_cli("fit", "implicit", path, "--user", "buyer", "--out", out) == 2
-    assert "together" in capsys.readouterr().err
+    assert "together: give --user and --item, and --rating" in capsys.readouterr().err
     named = ("--user", "buyer", "--item", "article", "--rating", "qty", "--test-fraction", 0)
     assert run_cli("fit", "implicit", path, *named, *SMALL, "--no-plots", "--out", out) == 0
     assert "60 buyers × 20 articles" in capsys.readouterr().out
@@ -419,7 +419,7 @@ def test_a_model_of_something_else_is_named(tmp_path, capsys, run_cli):
     X = pd.DataFrame({"a": [0, 1, 1], "b": [0, 1, 0], "value": [1.0, 2.0, 3.0]})
     daskpart.CPDecomposition(1, n_ranks=1, max_iter=1).fit(X).save(tmp_path / "model")
     assert run_cli("recommend", tmp_path, "--user", 1) == 2
-    assert "no model of users and items (but a CPDecomposition)" in capsys.readouterr().err
+    assert "no model of users and items: it is a CPDecomposition" in capsys.readouterr().err
 
 
 def test_few_ratings(tmp_path, capsys, run_cli):
