@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import prod
 from typing import Any, ClassVar
 
 import click
@@ -58,7 +59,8 @@ class _CP(Model):
         "deviance over factors of 0 or above, by multiplicative updates (CP-APR), which need more "
         'iterations; or "logistic", for entries of yes and no, 1 and 0, with --missing unknown.',
         "nonnegative": "Keep every factor at 0 or above (HALS).",
-        "ridge": "Added to the diagonal of each system of normal equations.",
+        "ridge": "Added to the diagonal of each system of normal equations. With --missing unknown "
+        "it is small where it is far below the share of cells that are stored.",
         "init": "Factors to begin from: uniform in [0, 1), or leading singular vectors of each "
         "unfolding.",
     }
@@ -85,6 +87,12 @@ class _CP(Model):
             lines[0] += ", the share of the Poisson deviance that is explained"
         if fit.model.loss == "logistic":
             lines.append("the fit is the share of the deviance that is explained")
+            if fit.model.fit_ < 0 < fit.model.ridge:
+                share = fit.data.X.nnz / prod(fit.data.X.shape)
+                lines.append(
+                    "below 0 it is worse than one probability for all: take a --ridge far below "
+                    f"the share of cells that are stored, {share:.2g}"
+                )
         for name, error in _held_out(fit).items():
             lines.append(f"{_ERRORS[name]} {error:.6g} on entries that were held out")
         for component in _order(fit)[:_TOLD]:
