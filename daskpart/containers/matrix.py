@@ -431,18 +431,21 @@ def factorized_column(
 
 def number_column(series: pandas.Series, parameter: str = "rating=") -> npt.NDArray[Any]:
     """Values of a column, missing ones as NaN."""
-    from pandas.api.types import is_extension_array_dtype, is_numeric_dtype
+    from pandas.api.types import infer_dtype, is_extension_array_dtype, is_numeric_dtype
 
+    if series.dtype == object and infer_dtype(series, skipna=True) == "boolean":
+        series = series.astype("boolean")  # bools of which some are missing are objects to pandas
     if is_extension_array_dtype(series.dtype) and is_numeric_dtype(series.dtype):
         return series.to_numpy(np.float64, na_value=np.nan)  # pandas.NA becomes NaN
     if not is_numeric_dtype(series.dtype):
         if not len(series):
             raise InputError(f"column {series.name!r} is empty: the table has no rows")
-        has_comma = isinstance(series.iloc[0], str) and "," in series.iloc[0]
+        first = next(iter(series.dropna()), None)
+        has_comma = isinstance(first, str) and "," in first
         of_words = f"pandas.to_numeric, yes and no by table[{series.name!r}] == 'yes'"
         by = "pandas.read_csv(…, decimal=',')" if has_comma else of_words
         raise InputError(
-            f"column {series.name!r} holds {series.dtype}, the first {series.iloc[0]!r}, where "
+            f"column {series.name!r} holds {series.dtype}, the first {first!r}, where "
             f"numbers are needed. Convert it, as by {by}, or name the right one: {parameter}"
         )
     return series.to_numpy()

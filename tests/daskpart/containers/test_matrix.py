@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 import daskpart
 from daskpart.containers.column_names import pair_columns, rating_columns, time_column
 from daskpart.containers.coordinates import as_labels, stable_order
-from daskpart.containers.matrix import LabelledMatrix, as_matrix, frame_triples, from_triples
+from daskpart.containers.matrix import (
+    LabelledMatrix,
+    as_matrix,
+    frame_triples,
+    from_triples,
+    number_column,
+)
 from daskpart.errors import DaskpartWarning, InputError
 
 SHAPE = (13, 9)
@@ -427,6 +433,16 @@ def test_text_is_no_rating():
         as_matrix(TABLE.astype({"how": str}))
     with pytest.raises(InputError, match=r"the first 'yes'.*yes and no by table\['how'\] == 'yes'"):
         as_matrix(TABLE.assign(how="yes"))
+    with pytest.raises(InputError, match=r"holds object, the first 'no'"):
+        as_matrix(TABLE.assign(how=pd.Series([None, *["no"] * (len(TABLE) - 1)], dtype=object)))
+
+
+def test_bools_with_gaps_are_numbers_with_gaps():
+    """pandas reads them so from a file in which a cell is empty."""
+    answers = pd.Series([True, None, *[False] * (len(TABLE) - 2)], dtype=object)
+    found = number_column(answers)
+    assert found.dtype == np.float64 and np.isnan(found[1])
+    np.testing.assert_array_equal(found, number_column(answers.astype("boolean")))
 
 
 def test_repeats_may_be_summed_and_events_counted():
