@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 import os
+import warnings
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
@@ -23,7 +24,7 @@ import pandas as pd
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from daskpart.errors import InputError
+from daskpart.errors import BalanceWarning, InputError
 
 from .callbacks import (
     CallbackSupportMixin,
@@ -339,9 +340,13 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
         problem = reader._problem(X, y, data, seed)
         if plan is None:
             planner = copy(self)
-            if one_step:  # a cut must pay in this step
+            plan_it = partial(planner._planned, problem, seed, None, client, kept)
+            if one_step:  # a cut must pay in this step, and none of a few rows is even
                 planner.max_iter = 1
-            plan = planner._planned(problem, seed, None, client, kept)
+                with warnings.catch_warnings(action="ignore", category=BalanceWarning):
+                    plan = plan_it()
+            else:
+                plan = plan_it()
         else:
             self._check_plan(plan, problem)
         plan = self._plan_of_fit(plan, problem)

@@ -38,6 +38,14 @@ def test_partial_fit_refuses_another_shape_without_labels(triples):
         fitted.partial_fit(X[:70])
 
 
+def test_one_new_user_on_several_ranks_is_no_cut_to_warn_of(triples):
+    """All of its ratings are on one rank: no cut can be even. Warnings are errors here."""
+    frame = triples.to_frame()
+    fitted = model(n_ranks=2).fit(frame)
+    fitted.partial_fit(frame[:2].assign(user=80))
+    assert fitted.user_factors_.shape[0] == 81
+
+
 def test_partial_fit_takes_new_users_and_items(triples):
     frame = triples.to_frame()
     new = (frame["user"] >= 70) | (frame["item"] >= 45)
