@@ -62,9 +62,9 @@ _CHOSEN = "chosen_method"
 class CPDecomposition(CPModel):
     """Decompose a sparse tensor X ≈ Σ_r λ_r u_r ∘ v_r ∘ w_r … over `n_ranks` ranks.
 
-    By least squares (ALS), or as counts (`loss`). Nonzeros are dealt to ranks by a partitioner;
-    factor rows that several ranks touch have an owner. An entry that is not stored is 0, or unknown
-    (`missing`). Any number of modes from 2 on.
+    By least squares (ALS), or as counts, or as yes and no (`loss`). Nonzeros are dealt to ranks by
+    a partitioner; factor rows that several ranks touch have an owner. An entry that is not stored
+    is 0, or unknown (`missing`). Any number of modes from 2 on.
 
     Parameters
     ----------
