@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -31,6 +32,7 @@ from .streams import fail_at_encoding, head, opened, unpacked
 
 # in place of "::", as pandas parts at one character; a tab may be in an id
 _UNIT_SEPARATOR = "\x1f"
+_DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./]\d{4}")  # as text files have one
 
 
 def read_parquet(
@@ -305,9 +307,10 @@ def _values(
         f"{place(first)}: {expected_value(relation.value, dtype)}, found {shown(found)}"
         f"{about_no_number(str(found))}"
     )
-    if isinstance(found, datetime.date | datetime.timedelta):
+    if isinstance(found, datetime.date | datetime.timedelta) or _DATE.match(str(found)):
+        name = f"the column {given.name!r}" if isinstance(given.name, str) else "that column"
         raise ReadError(
-            f"{problem}; the column {given.name!r} says when.",
+            f"{problem}; {name} says when.",
             option="columns",
             advice=f" Say columns=({', '.join(relation.dims)}), and the {relation.value} behind "
             "them where there is one",

@@ -426,3 +426,12 @@ def test_names_are_not_looked_through_one_by_one(tmp_path: Path, monkeypatch) ->
 
     monkeypatch.setattr(pandas.Series, "__iter__", one_by_one)
     assert daskpart.read(path).sizes == {"user": 2, "item": 2}
+
+
+@pytest.mark.parametrize("day", ["2024-02-29", "2024-02-29 12:30:00", "29.2.2024", "2/29/2024"])
+def test_dates_in_a_text_file_are_no_ratings(tmp_path: Path, day: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(f"user,item,ordered\na,b,{day}\nc,b,{day}\n")
+    with pytest.raises(ReadError, match=r"that column says when\. Say columns=\(user, item\)"):
+        daskpart.read(path)
+    assert daskpart.read(path, columns=("user", "item")).data.data.tolist() == [1, 1]
