@@ -145,21 +145,27 @@ class _MF(Model):
 
     def draw(self, fit: Fit, album: Any) -> None:
         """Convergence and partition."""
-        if fit.model.loss == "squared":
-            self._draw_errors(fit, album)
-        else:
+        if fit.model.loss == "bpr":
             draw_losses(fit, album)
+        else:
+            self._draw_errors(fit, album)
         if (cut := _cut(fit)) is not None:
             draw_cut(album, cut)
 
     def _draw_errors(self, fit: Fit, album: Any) -> None:
         from daskpart import plots
 
+        test = fit.judgement.get(f"test_{_ERRORS[fit.model.loss][0]}")
+        chart: Any = partial(plots.loss_history, test_loss=test)
+        what, words = "The loss falling", "The loss a rating"
+        if fit.model.loss == "squared":
+            chart = partial(plots.convergence, test_rmse=test)
+            what, words = "RMSE falling", "Error"
         album.draw_training(
-            partial(plots.convergence, test_rmse=fit.judgement.get("test_rmse")),
+            chart,
             fit.model.history_,
-            "RMSE falling",
-            "Error over epochs, and over the time spent in them. The training error is measured "
+            what,
+            f"{words} over epochs, and over the time spent in them. In training it is measured "
             "while an epoch runs.",
         )
 

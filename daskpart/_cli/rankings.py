@@ -113,8 +113,7 @@ def draw_losses(fit: Fit, album: Any) -> None:
     history = fit.model.history_
     chart = plots.fit_history if fit.step == "iteration" else plots.loss_history
     if "validation_ndcg" not in history:
-        of = "a rating" if "validation_loss" in history else "an event"
-        words = f"The loss {of} over {fit.step}s, and over the time spent in them."
+        words = f"The loss an event over {fit.step}s, and over the time spent in them."
         album.draw_training(chart, history, "The loss falling", words)
         return
     words = f"NDCG at {_N}, validation"

@@ -60,16 +60,27 @@ def convergence(
         If ``history`` is empty or ``against`` is unknown.
     """
     ax = _over(history, against, "epoch", ("train_rmse",), "validation_rmse", ax)
-    if test_rmse is not None:
-        test_rmse = finite_number(test_rmse, "test_rmse")
-        label = f"test, after the fit: {test_rmse:.4f}"
-        ax.axhline(test_rmse, color=_TEST, linestyle=":", linewidth=1.6, label=label)
+    _draw_test(ax, test_rmse, "test_rmse")
     ax.set_ylabel("RMSE (units of the ratings)")
     ax.legend(frameon=False)
     return ax
 
 
-def loss_history(history: pd.DataFrame, against: str = "epoch", *, ax: Axes | None = None) -> Axes:
+def _draw_test(ax: Axes, error: float | None, name: str) -> None:
+    """What was measured on held-out data after the fit, if it was, as a level line."""
+    if error is not None:
+        error = finite_number(error, name)
+        label = f"test, after the fit: {error:.4f}"
+        ax.axhline(error, color=_TEST, linestyle=":", linewidth=1.6, label=label)
+
+
+def loss_history(
+    history: pd.DataFrame,
+    against: str = "epoch",
+    *,
+    test_loss: float | None = None,
+    ax: Axes | None = None,
+) -> Axes:
     """Training and validation loss against epochs or seconds.
 
     Parameters
@@ -80,6 +91,8 @@ def loss_history(history: pd.DataFrame, against: str = "epoch", *, ax: Axes | No
         that of ``MatrixFactorization`` by ``loss="logistic"`` or ``"bpr"``.
     against : {"epoch", "seconds"}, default="epoch"
         What the horizontal axis counts.
+    test_loss : float, optional
+        Loss of held-out data after the fit, drawn as a level line.
     ax : matplotlib Axes, optional
         Where to draw; a new figure without it.
 
@@ -93,6 +106,7 @@ def loss_history(history: pd.DataFrame, against: str = "epoch", *, ax: Axes | No
         If ``history`` is empty or ``against`` is unknown.
     """
     ax = _over(history, against, "epoch", ("train_loss", "loss"), "validation_loss", ax)
+    _draw_test(ax, test_loss, "test_loss")
     ax.set_ylabel("loss")
     if len(ax.lines) > 1:
         ax.legend(frameon=False)

@@ -53,6 +53,13 @@ def test_convergence_against_epochs_and_seconds(ax):
     assert ax.lines[0].get_xdata().tolist() == [1, 2, 3, 4, 5]
     assert ax.get_xlabel() == "epoch" and "RMSE" in ax.get_ylabel()
 
+    losses = history(5, validation=False).rename(columns={"train_rmse": "train_loss"})
+    losses = losses.drop(columns="validation_rmse")
+    other = figure_module.Figure().subplots()
+    plots.loss_history(losses, ax=other, test_loss=0.9)
+    told = [text.get_text() for text in other.get_legend().get_texts()]
+    assert told == ["train", "test, after the fit: 0.9000"]
+
     other = figure_module.Figure().subplots()
     plots.convergence(history(4, validation=False), "seconds", ax=other)
     assert len(other.lines) == 1
