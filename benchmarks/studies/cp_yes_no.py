@@ -4,7 +4,8 @@
                                                                         └─ seconds to a loss
 
 What pyttb minimises by L-BFGS-B over all cells, with a mask of those that are known, is the same
-sum; it holds the tensor whole, so it runs on the smaller tensor alone.
+sum, without the log-odds of the share of ones, which is a half here; it holds the tensor whole, so
+it runs on the smaller tensor alone.
 """
 
 from __future__ import annotations
@@ -72,9 +73,9 @@ def milliseconds(model: Any) -> float:
     return 1e3 * float(model.history_["seconds"].median())
 
 
-def loss(tensor: LabelledTensor, weights: Any, factors: Any) -> float:
+def loss(tensor: LabelledTensor, weights: Any, factors: Any, intercept: float = 0.0) -> float:
     """Over the entries."""
-    return loss_of(values_of(weights, factors, tensor.coordinates), tensor.values)
+    return loss_of(intercept + values_of(weights, factors, tensor.coordinates), tensor.values)
 
 
 def pyttb_fit(tensor: LabelledTensor) -> tuple[float, float] | None:
@@ -103,16 +104,16 @@ def line(shape: tuple[int, ...], n_entries: int) -> list[Any]:
     )
     model = fitted(tensor, tol=1e-6, max_iter=MOST)
     state, history = model.state_, model.history_
+    ours_there = loss(tensor, state.weights, state.factors, model.intercept_)
     theirs, reached = pyttb_fit(tensor), None
     if theirs is not None:
-        null = loss(tensor, state.weights, state.factors) / (1 - model.fit_)
+        null = ours_there / (1 - model.fit_)
         enough = history["fit"] >= 1 - (1 + ALIKE) * theirs[0] / null
         if enough.any():
             reached = history["seconds"][: int(np.argmax(enough)) + 1].sum()
     return [
-        int(np.prod(shape)), tensor.nnz, N_COMPONENTS, ours, on_two, squares,
-        loss(tensor, state.weights, state.factors), of_odds, model.n_iter_,
-        history["seconds"].sum(), *(theirs or (None, None)), reached,
+        int(np.prod(shape)), tensor.nnz, N_COMPONENTS, ours, on_two, squares, ours_there, of_odds,
+        model.n_iter_, history["seconds"].sum(), *(theirs or (None, None)), reached,
     ]  # fmt: skip
 
 

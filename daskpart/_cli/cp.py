@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from math import prod
 from typing import Any, ClassVar
 
 import click
@@ -87,12 +86,6 @@ class _CP(Model):
             lines[0] += ", the share of the Poisson deviance that is explained"
         if fit.model.loss == "logistic":
             lines.append("the fit is the share of the deviance that is explained")
-            if fit.model.fit_ < 0 < fit.model.ridge:
-                share = fit.data.X.nnz / prod(fit.data.X.shape)
-                lines.append(
-                    "below 0 it is worse than one probability for all: take a --ridge far below "
-                    f"the share of cells that are stored, {share:.2g}"
-                )
         for name, error in _held_out(fit).items():
             lines.append(f"{_ERRORS[name]} {error:.6g} on entries that were held out")
         for component in _order(fit)[:_TOLD]:

@@ -81,7 +81,8 @@ def warn_of_little_known(plan: CPPlan, ridge: Sequence[float]) -> None:
     Columns of the other factors have length 1, so the diagonals of N, of all rows of a mode, are in
     the mean the share of cells that are stored; of yes and no at most a quarter of it.
     """
-    predicted, weight = ("1/2", 0.25) if plan.choice.loss == "logistic" else ("0", 1.0)
+    logistic = plan.choice.loss == "logistic"
+    predicted, weight = ("the share of yes", 0.25) if logistic else ("0", 1.0)
     for dim, connectivity in zip(plan.dims, plan.connectivities, strict=True):
         n_empty = int(np.count_nonzero(np.diff(connectivity.pointer) == 0))
         if n_empty:

@@ -1,7 +1,7 @@
 """A fitted CP decomposition in use: everything that needs weights and factors, and no training.
 
-    state_ ─┬─ weights_, factors_, fit_               labelled
-            ├─ reconstruct(indices)    x̂ = Σ_r λ_r u_r^(1) ∘ … ∘ u_r^(M), or its probability
+    state_ ─┬─ weights_, factors_, fit_, intercept_   labelled
+            ├─ reconstruct(indices)    x̂ = Σ_r λ_r u_r^(1) ∘ … ∘ u_r^(M), or a probability
             ├─ predict(indices)        the same, unknown indices as NaN where asked for
             ├─ score(X)                1 − ‖X − X̂‖/‖X‖
             ├─ transform(X_new, mode)  rows of new slices of one mode, all other factors fixed
@@ -88,6 +88,14 @@ class CPModel(ComponentModel):
         """
         return float(self._fitted().fit)
 
+    @property
+    def intercept_(self) -> float:
+        """Of yes and no (``loss="logistic"``) the log-odds of the share of yes; else 0.
+
+        Those of an index are this plus its value in weights and factors.
+        """
+        return self._fitted().intercept
+
     def reconstruct(self, indices: Any) -> Any:
         """Values of the decomposition at some indices; of yes and no the probabilities of yes.
 
@@ -157,7 +165,9 @@ class CPModel(ComponentModel):
 
     def _means(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """What is expected where the decomposition has these values."""
-        return expit(values) if self._as_fitted().loss == LOGISTIC else values
+        if self._as_fitted().loss != LOGISTIC:
+            return values
+        return expit(values + self._fitted().intercept)
 
     def score(self, X: Any, y: Any = None) -> float:
         """The fit to a tensor, 1 − ‖X − X̂‖/‖X‖: 1 is exact; over stored entries where
@@ -188,7 +198,8 @@ class CPModel(ComponentModel):
         if self._as_fitted().missing == "unknown":
             entries = Entries.of(X, state, y)
             if self._as_fitted().loss == LOGISTIC:
-                return score_of(values_at(state, entries.positions), entries.values)
+                logits = values_at(state, entries.positions) + state.intercept
+                return score_of(logits, entries.values)
             return entries.fit(state)
         tensor = entries_of(X, y)
         aligned = Aligned(state, tensor)
@@ -254,8 +265,9 @@ class CPModel(ComponentModel):
             entries = EntriesByRow.of(Nonzeros(coordinates, values), shape)
             if fitted.loss == LOGISTIC:
                 return new_logistic_rows(
-                    entries, factors, place, nonnegative=nonnegative, ridge=ridge
-                )
+                    entries, factors, place,
+                    nonnegative=nonnegative, ridge=ridge, intercept=state.intercept,
+                )  # fmt: skip
             equations = entries.normal_equations(place, factors)
             if nonnegative:
                 return nonnegative_rows(*systems_of(equations, ridge))
@@ -285,7 +297,7 @@ class CPModel(ComponentModel):
             "iterations": state.epoch,
         }
         fitted = self._as_fitted()
-        facts |= {"missing": fitted.missing, "loss": fitted.loss}
+        facts |= {"missing": fitted.missing, "loss": fitted.loss, "intercept": state.intercept}
         return xr.Dataset(arrays, attrs=facts)
 
     @classmethod
@@ -320,6 +332,7 @@ class CPModel(ComponentModel):
             dims,
             labels,
             fit=float(dataset.attrs.get("fit", np.nan)),
+            intercept=float(dataset.attrs.get("intercept", 0.0)),
             epoch=int(dataset.attrs.get("iterations", 0)),
         )
         return model

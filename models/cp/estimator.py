@@ -102,9 +102,9 @@ class CPDecomposition(CPModel):
         most of them small. Under "poisson" all factors are 0 or above, and absent entries are
         counts of 0; an iteration is a multiplicative update of each mode (CP-APR), which never
         raises the loss, but takes longer than one of ALS and gains less: give it some hundred
-        (`max_iter`). Or "logistic", Σ log(1 + exp(x̂)) − x x̂ + ½ ridge Σ λ_r² over stored entries
-        of yes and no, 1 and 0 (or −1), with ``missing="unknown"``; a little `ridge` keeps what
-        could be told apart for certain from growing on.
+        (`max_iter`). Or "logistic", Σ log(1 + exp(s)) − x s + ½ ridge Σ λ_r² over stored entries of
+        yes and no, 1 and 0 (or −1), with ``missing="unknown"``: s is x̂ plus the log-odds of the
+        share of yes; a little `ridge` keeps what could be told apart for certain from growing on.
     nonnegative : bool, list of modes, or list of bool, default=False
         Keep every factor at 0 or above (HALS), or those of some modes.
     ridge : float, list of float, or dict of mode to float, default=0.0
@@ -397,8 +397,8 @@ class CPDecomposition(CPModel):
             check_answers(answers_of(problem.tensor.values).tolist())
         if all(self._signs(problem.dims)):
             raise InputError(
-                "nonnegative=True leaves no probability below 1/2 under loss='logistic': leave it "
-                "out, or leave a mode free (nonnegative=[…])"
+                "nonnegative=True leaves no probability below the share of yes under "
+                "loss='logistic': leave it out, or leave a mode free (nonnegative=[…])"
             )
 
     def _monitored(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -493,6 +493,12 @@ class CPDecomposition(CPModel):
     def _going_on(self, state: CPState, problem: TensorProblem) -> CPState:
         check_components(state, self.n_components)
         problem.check_same(state.dims, state.shape, state.labels)
+        before = state.settings.get("loss", self.loss)
+        if before != self.loss and LOGISTIC in (before, self.loss):
+            raise InputError(
+                f"the last fit had loss={before!r}, and loss={self.loss!r} cannot go on from its "
+                "values, which are of another kind: fit with warm_start=False"
+            )
         if self.loss == POISSON and state.settings.get("loss") != POISSON:
             if any((factor < 0).any() for factor in state.factors):
                 raise InputError(

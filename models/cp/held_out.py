@@ -135,16 +135,19 @@ def validated(
     held_out: tuple[PerRank, list[PreparedPlan]],
     *,
     n_held_out: int,
-    logistic: bool,
+    intercept: float | None,
 ) -> float:
-    """Bring the rows that are needed, and measure the mean of `loss_of`; a text."""
+    """Bring the rows that are needed, and measure the mean of `loss_of`; a text.
+
+    `intercept` is that of yes and no, None of other values.
+    """
     entries, expands = held_out
     needed = []
     for mode, (rows, plan) in enumerate(zip(factors.rows, expands, strict=True)):
         pending = comm.post(plan.rounds[0], rows, pack_rows)
         own = comm.map(needed_rows, rows, entries, mode=mode)
         needed.append(comm.collect(pending, own, placed, rows))
-    sums = comm.map(loss_of, entries, factors.weights, *needed, logistic=logistic)
+    sums = comm.map(loss_of, entries, factors.weights, *needed, intercept=intercept)
     return mean_loss(comm, comm.settle(sums), n_held_out)
 
 
@@ -167,11 +170,14 @@ def placed(needed: NDArray[Any], inbox: Inbox, rows: NDArray[Any]) -> NDArray[An
 
 
 def loss_of(
-    held_out: RankEntries, weights: NDArray[np.float64], *needed: NDArray[Any], logistic: bool
+    held_out: RankEntries,
+    weights: NDArray[np.float64],
+    *needed: NDArray[Any],
+    intercept: float | None,
 ) -> float:
-    """Over a rank's held-out entries Σ (x − x̂)², or of yes and no Σ log(1 + exp(x̂)) − y x̂."""
+    """Over a rank's held-out entries Σ (x − x̂)², or of yes and no Σ log(1 + exp(s)) − y s."""
     entries = held_out.entries
     fitted = values_of(weights, needed, entries.positions)
-    if logistic:
-        return float(log_losses(entries.values, fitted).sum())
+    if intercept is not None:
+        return float(log_losses(entries.values, fitted + intercept).sum())
     return float(np.square(entries.values - fitted).sum())

@@ -1,18 +1,19 @@
 """CP of yes and no: the logistic loss over the stored entries, by weighted least squares.
 
     for each mode m
-        x̂_n ← the decomposition at the own entries
-        w_n ← tanh(x̂_n / 2) / 2x̂_n
-        N_i, b_i ← Σ w_n z_n z_nᵀ, Σ (y_n − ½) z_n of each own row          as in `completion`
-        reduce, u_i ← (N_i + ridge I)⁻¹ b_i, λ, expand                      as in `completion`
-    allreduce of Σ log(1 + exp(x̂_n)) − y_n x̂_n
+        s_n ← c + x̂_n, x̂ the decomposition, at the own entries
+        w_n ← tanh(s_n / 2) / 2s_n
+        N_i, b_i ← Σ w_n z_n z_nᵀ, Σ (y_n − ½ − c w_n) z_n of each own row      as in `completion`
+        reduce, u_i ← (N_i + ridge I)⁻¹ b_i, λ, expand                          as in `completion`
+    allreduce of Σ log(1 + exp(s_n)) − y_n s_n
 
-    minimise  Σ_{stored n} log(1 + exp(x̂_n)) − y_n x̂_n + ½ ridge Σ λ_r²
+    minimise  Σ_{stored n} log(1 + exp(s_n)) − y_n s_n + ½ ridge Σ λ_r²
 
     x_n     1 ─► y_n = 1  yes        0, or else −1 ─► y_n = 0  no
 
-The decomposition x̂ is the logarithm of the odds of a 1, so 1/(1 + exp(−x̂)) is its probability.
-The loss of an entry is at most a parabola in x̂ that touches it at the present x̂, of curvature w;
+s is the logarithm of the odds of a 1, so 1/(1 + exp(−s)) is its probability; c is that of the share
+of ones, from which the decomposition tells what an entry adds: where nothing is known, nothing.
+The loss of an entry is at most a parabola in s that touches it at the present s, of curvature w;
 the minimum of all parabolas along a mode is a system a row, and no update raises the loss. Messages
 are those of `completion`, and nothing else travels but the loss.
 
@@ -57,9 +58,12 @@ class LogisticModes:
     ----------
     modes : PointToPointModes or EmbeddedModes
         By `np.sqrt`, as sums are those of squares alone.
+    intercept : float
+        c.
     """
 
     modes: Modes
+    intercept: float = 0.0
 
     def iterate(
         self, comm: Communicator, tensors: PerRank, factors: Factors, update: Update
@@ -74,7 +78,10 @@ class LogisticModes:
         """
         factors = factors.copy()
         for mode in range(len(factors.rows)):
-            equations = comm.map(own_equations, tensors, factors.weights, *factors.rows, mode=mode)
+            equations = comm.map(
+                own_equations, tensors, factors.weights, *factors.rows,
+                mode=mode, intercept=self.intercept,
+            )  # fmt: skip
             equations = self.modes.reduce_rows(comm, equations, mode)
             factors.rows[mode] = comm.update(
                 solve_own, factors.rows[mode], equations, factors.weights, tensors,
@@ -82,7 +89,7 @@ class LogisticModes:
             )  # fmt: skip
             sums = comm.map(squared_norms, factors.rows[mode], tensors, mode=mode)
             self.modes.normalise_and_expand(comm, factors, sums, mode)
-        loss = comm.map(own_loss, tensors, factors.weights, *factors.rows)
+        loss = comm.map(own_loss, tensors, factors.weights, *factors.rows, intercept=self.intercept)
         return factors, hypercube_allreduce(comm, loss, label="allreduce")
 
     def first_grams(self, comm: Communicator, tensors: PerRank, factors: Factors) -> Factors:
@@ -129,6 +136,11 @@ def check_answers(of_tensor: Sequence[float]) -> None:
         )
 
 
+def log_odds(of_tensor: Sequence[float]) -> float:
+    """c, of the share of yes, by `answers_of`."""
+    return float(np.log(of_tensor[0] / (of_tensor[1] + of_tensor[2])))
+
+
 def _only_answer(of_tensor: Sequence[float]) -> str:
     """Yes or no, where all say that; else nothing."""
     yes, zeros, minus = of_tensor
@@ -143,7 +155,7 @@ def explained_deviance(loss: float, of_tensor: Sequence[float]) -> float:
 
 
 def loss_of(logits: NDArray[Any], values: NDArray[Any]) -> float:
-    """Σ log(1 + exp(x̂)) − y x̂; values as of `answers_of`."""
+    """Σ log(1 + exp(s)) − y s; values as of `answers_of`."""
     return float(log_losses(values, logits).sum())
 
 
@@ -168,23 +180,32 @@ def own_answers(tensor: RankTensor) -> NDArray[np.float64]:
 
 
 def own_equations(
-    tensor: RankTensor, weights: NDArray[np.float64], *rows: NDArray[Any], mode: int
+    tensor: RankTensor,
+    weights: NDArray[np.float64],
+    *rows: NDArray[Any],
+    mode: int,
+    intercept: float,
 ) -> NDArray[np.float64]:
     """Equations of the rank's rows along a mode from its own entries."""
-    return equations_of(_layout(tensor), mode, rows, weights)
+    return equations_of(_layout(tensor), mode, rows, weights, intercept)
 
 
 def equations_of(
-    layout: EntriesByRow, mode: int, factors: Sequence[NDArray[Any]], weights: NDArray[np.float64]
+    layout: EntriesByRow,
+    mode: int,
+    factors: Sequence[NDArray[Any]],
+    weights: NDArray[np.float64],
+    intercept: float,
 ) -> NDArray[np.float64]:
     """The equations of all rows of a mode, for the parabolas at the present values."""
-    half = layout.reconstruct(factors, weights) / 2
-    # w = tanh(x̂/2)/2x̂, which comes to 1/4 where x̂ comes to 0
+    half = (layout.reconstruct(factors, weights) + intercept) / 2
+    # w = tanh(s/2)/2s, which comes to 1/4 where s comes to 0
     small = np.abs(half) < np.sqrt(np.finfo(half.dtype).eps)
     half[small] = 1
     curvature = np.where(small, 0.25, np.tanh(half) / (4 * half))
     roots = np.sqrt(curvature, dtype=half.dtype)
-    centres = (np.where(layout.values > 0, 0.5, -0.5) / roots).astype(half.dtype)
+    targets = np.where(layout.values > 0, 0.5, -0.5) - intercept * curvature
+    centres = (targets / roots).astype(half.dtype)
     return layout.normal_equations(mode, factors, centres, roots)
 
 
@@ -195,11 +216,11 @@ def squared_norms(rows: NDArray[Any], tensor: RankTensor, *, mode: int) -> NDArr
 
 
 def own_loss(
-    tensor: RankTensor, weights: NDArray[np.float64], *rows: NDArray[Any]
+    tensor: RankTensor, weights: NDArray[np.float64], *rows: NDArray[Any], intercept: float
 ) -> NDArray[np.float64]:
     """Of the rank's entries, shape (1,)."""
     layout = _layout(tensor)
-    return np.array([loss_of(layout.reconstruct(rows, weights), layout.values)])
+    return np.array([loss_of(layout.reconstruct(rows, weights) + intercept, layout.values)])
 
 
 def _layout(tensor: RankTensor) -> EntriesByRow:
@@ -218,6 +239,7 @@ def new_logistic_rows(
     *,
     nonnegative: bool,
     ridge: float,
+    intercept: float,
 ) -> NDArray[np.float64]:
     """Rows of new slices along a mode, with the weights in them, all other factors fixed.
 
@@ -231,7 +253,7 @@ def new_logistic_rows(
         Of all modes, that of `mode` with a row for each new slice, whatever it holds.
     mode : int
     nonnegative : bool
-    ridge : float
+    ridge, intercept : float
     """
     values, index = layout.values, layout.coordinates[mode]
     answers_of(values)
@@ -240,7 +262,7 @@ def new_logistic_rows(
 
     def logits(rows: NDArray[np.float64]) -> NDArray[Any]:
         given = [rows if m == mode else factor for m, factor in enumerate(factors)]
-        return layout.reconstruct(given, ones)
+        return layout.reconstruct(given, ones) + intercept
 
     def losses_at(rows: NDArray[np.float64]) -> NDArray[np.float64]:
         of_rows = np.bincount(index, log_losses(values, logits(rows)), n_rows)
@@ -250,7 +272,7 @@ def new_logistic_rows(
         there = logits(rows)
         slope, curvature = log_loss_derivatives(values, there)
         roots = np.sqrt(curvature)
-        centres = roots * there - slope / roots
+        centres = roots * (there - intercept) - slope / roots
         return systems_of(layout.normal_equations(mode, factors, centres, roots), ridge)
 
     def minima(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.float64]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from daskpart.errors import InputError
 
 from .counts import check_sums, own_sums
-from .logistic import check_answers, own_answers
+from .logistic import check_answers, log_odds, own_answers
 from .ranks import RankTensor, squared_norm
 
 SQUARED_ERROR, POISSON, LOGISTIC = LOSSES = ("squared", "poisson", "logistic")
@@ -39,6 +39,8 @@ class Loss:
         What to do when factors diverged.
     made, n_made : str, int
         What is made of each value while a mode is updated, and of how many numbers.
+    intercept : callable
+        ``intercept(sums)``: what is added to a decomposition.
     """
 
     own_sums: Callable[[RankTensor], NDArray[np.float64]]
@@ -46,6 +48,7 @@ class Loss:
     advice: str
     made: str = ""
     n_made: int = 0
+    intercept: Callable[[Sequence[float]], float] = lambda sums: 0.0
 
 
 def check_norm(of_tensor: Sequence[float], shape: Sequence[int]) -> None:
@@ -67,6 +70,11 @@ OF_LOSS = {
     SQUARED_ERROR: Loss(squared_norm, check_norm, "Add a ridge, or scale the tensor."),
     POISSON: Loss(own_sums, check_sums, "Scale the tensor.", "ratios", 1),
     LOGISTIC: Loss(
-        own_answers, lambda sums, shape: check_answers(sums), "Add a ridge.", "parabolas", 4
+        own_answers,
+        lambda sums, shape: check_answers(sums),
+        "Add a ridge.",
+        "parabolas",
+        4,
+        log_odds,
     ),
 }

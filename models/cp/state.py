@@ -32,6 +32,8 @@ class CPState(State):
     fit : float
         1 − ‖X − X̂‖/‖X‖, of counts the share of deviance that is explained; NaN before the first
         iteration.
+    intercept : float
+        Of yes and no the log-odds of the share of yes, to which the decomposition adds; else 0.
     """
 
     weights: NDArray[np.float64] = replicated()
@@ -39,6 +41,7 @@ class CPState(State):
     dims: tuple[str, ...] = scalar()
     labels: dict[str, NDArray[Any]] = labels_of_each("dims")
     fit: float = scalar(float("nan"))
+    intercept: float = scalar(0.0)
 
     _unit: ClassVar[str] = "iteration"
     _answers: ClassVar[tuple[str, ...]] = ("weights", "factors", "fit")

@@ -9,6 +9,7 @@ What an iteration is stands in `als`; here is what the base asks of every model.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,7 @@ class CPText(Text):
             sums=self._loss.own_sums,
         )
         self._loss.check(of_tensor, shape)
+        self._intercept = self._loss.intercept(of_tensor)
         held_out, n_held_out = None, 0
         if plan.held_out is not None:
             held_out = prepared_entries(comm, plan)
@@ -113,6 +115,11 @@ class CPText(Text):
     def begin_from(self, state: CPState) -> None:  # type: ignore[override]
         """Hand out the factors of a state, and add up their Grams."""
         comm, plan = self.session, self._plan
+        if isinstance(self.fixed[1], LogisticModes):
+            if state.epoch:  # what its factors add to
+                self._intercept = state.intercept
+            modes = replace(self.fixed[1], intercept=self._intercept)
+            self.fixed = (self.fixed[0], modes, self.fixed[2])
         both = zip(state.dims, plan.numberings, strict=True)
         held = {dim: numbering.of_ranks() for dim, numbering in both}
         of_best = None
@@ -139,7 +146,7 @@ class CPText(Text):
         comm, answered = self.session, self._answered(state)
         factors, fit, best, best_fit, seen = self.changing
         parts = comm.gather(comm.map(owned_part, self._tensors, factors.weights, *factors.rows))
-        new = state.assembled(parts, answered, fit=fit)
+        new = state.assembled(parts, answered, fit=fit, intercept=self._intercept)
         return new.with_best(
             seen.step, lambda: new.assembled(comm.gather(best), answered, fit=best_fit).answers
         )
@@ -249,11 +256,12 @@ def iteration(
     measured = {"fit": fit, "fit_change": fit - before}
     finite = bool(np.isfinite(sums).all())
     if held_out is not None and finite:
-        logistic = isinstance(modes, LogisticModes)
-        error = validated(comm, factors, held_out, n_held_out=n_held_out, logistic=logistic)
-        measured |= (
-            {"validation_loss": error} if logistic else {"validation_rmse": float(np.sqrt(error))}
-        )
+        intercept = modes.intercept if isinstance(modes, LogisticModes) else None
+        error = validated(comm, factors, held_out, n_held_out=n_held_out, intercept=intercept)
+        if intercept is None:
+            measured["validation_rmse"] = float(np.sqrt(error))
+        else:
+            measured["validation_loss"] = error
     if watch is not None:
         seen = watch.after(seen, number, measured)
         if seen.step == number:

@@ -120,19 +120,6 @@ def test_truth_values_of_csv_tell_the_column_of_values_as_those_of_parquet(
     np.testing.assert_array_equal(one.factors_["who"], other.factors_["who"])
 
 
-def test_a_ridge_that_leaves_less_than_one_probability_for_all_is_told(tmp_path, capsys, run_cli):
-    path, given = tmp_path / "asked.csv", ("--value", "passed", *SMALL, "--no-plots")
-    lines = [
-        f"{who},{task},{int(task > 0)}" for who in range(9) for task in range(5) if who != task
-    ]
-    path.write_text("\n".join(["who,task,passed", *lines]))
-    how = ("--loss", "logistic", "--missing", "unknown", "--out", tmp_path / "run")
-    for ridge, is_told in ((1e-4, False), (100, True)):
-        assert run_cli("fit", "cp", path, *given, *how, "--ridge", ridge) == 0
-        told = capsys.readouterr().out
-        assert (" far below the share of cells that are stored, 0.89" in told) == is_told
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -9,8 +9,8 @@ import sparse
 from dense_cp import whole
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 from scipy.special import expit
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import d2_log_loss_score, log_loss, roc_auc_score
 
 import daskpart
@@ -37,7 +37,7 @@ def drawn(n_modes, seed=0, share=0.5, shape=None):
     random = np.random.default_rng(seed)
     shape = SHAPES[n_modes] if shape is None else shape
     factors = [random.normal(size=(extent, RANK)) for extent in shape]
-    chances = expit(whole(factors, np.full(RANK, 1.5)))
+    chances = expit(whole(factors, np.full(RANK, 1.5)) - 0.7)
     cells = np.array(np.nonzero(random.random(shape) < share))
     values = (random.random(cells.shape[1]) < chances[tuple(cells)]).astype(float)
     return sparse.COO(cells, values, shape=shape), chances
@@ -52,8 +52,13 @@ def logits_at(factors, weights, cells):
     return (weights * np.prod([f[i] for f, i in zip(factors, cells, strict=True)], axis=0)).sum(1)
 
 
+def log_odds(tensor):
+    share = tensor.data.mean()
+    return np.log(share / (1 - share))
+
+
 def loss_of(factors, weights, tensor):
-    logits = logits_at(factors, weights, tensor.coords)
+    logits = log_odds(tensor) + logits_at(factors, weights, tensor.coords)
     return (np.logaddexp(0, logits) - tensor.data * logits).sum()
 
 
@@ -61,11 +66,10 @@ def serial_logistic(tensor, factors, n_iterations, ridge=RIDGE):
     """The same by numpy, a row at a time: factors, weights and the fit after each iteration."""
     factors, weights, fits = [each.copy() for each in factors], np.ones(RANK), []
     cells, values = tensor.coords, tensor.data
-    share = values.mean()
-    null = log_loss(values, np.full(values.size, share), normalize=False)
+    null = log_loss(values, np.full(values.size, values.mean()), normalize=False)
     for _ in range(n_iterations):
         for mode, extent in enumerate(tensor.shape):
-            logits = logits_at(factors, weights, cells)
+            logits = log_odds(tensor) + logits_at(factors, weights, cells)
             curvature = np.tanh(logits / 2) / (2 * logits)
             others = np.prod(
                 [f[i] for m, (f, i) in enumerate(zip(factors, cells, strict=True)) if m != mode],
@@ -75,7 +79,7 @@ def serial_logistic(tensor, factors, n_iterations, ridge=RIDGE):
             for i in range(extent):
                 own = cells[mode] == i
                 normal = (curvature[own, None] * others[own]).T @ others[own]
-                right = others[own].T @ (values[own] - 0.5)
+                right = others[own].T @ (values[own] - 0.5 - log_odds(tensor) * curvature[own])
                 solved[i] = np.linalg.solve(normal + ridge * np.eye(RANK), right)
             weights = np.linalg.norm(solved, axis=0)
             factors[mode] = solved / weights
@@ -198,7 +202,7 @@ def test_lazy_yes_and_no(client):
 
 @pytest.mark.parametrize("ridge", [0.1, 1e-4])
 @pytest.mark.parametrize("mode", [0, 1, 2])
-def test_rows_of_new_slices_are_those_of_logistic_regression(mode, ridge):
+def test_rows_of_new_slices_are_the_best(mode, ridge):
     tensor, _ = drawn(3)
     fitted = model(max_iter=30, ridge=ridge).fit(tensor)
     other, _ = drawn(3, seed=7)
@@ -209,16 +213,19 @@ def test_rows_of_new_slices_are_those_of_logistic_regression(mode, ridge):
     features = np.prod(others, axis=0)
     for i, row in enumerate(rows):
         own = new.coords[mode] == i
-        theirs = LogisticRegression(C=1 / ridge, fit_intercept=False, tol=1e-10, max_iter=9999)
-        theirs.fit(features[own], new.data[own])
-        np.testing.assert_allclose(row, theirs.coef_[0], rtol=1e-3, atol=1e-5)
+        yes, given = new.data[own], features[own]
 
-        def loss(of_row, own=own):
-            return log_loss(
-                new.data[own], expit(features[own] @ of_row), normalize=False
-            ) + ridge / 2 * (of_row @ of_row)
+        def loss(of_row, yes=yes, given=given):
+            logits = fitted.intercept_ + given @ of_row
+            entries = np.logaddexp(0, logits) - yes * logits
+            return entries.sum() + ridge / 2 * (of_row @ of_row)
 
-        assert loss(row) <= loss(theirs.coef_[0]) * (1 + 1e-12)
+        def slope(of_row, yes=yes, given=given):
+            return given.T @ (expit(fitted.intercept_ + given @ of_row) - yes) + ridge * of_row
+
+        best = minimize(loss, row + 0.1, jac=slope, method="BFGS", options={"gtol": 1e-9})
+        assert loss(row) <= best.fun * (1 + 1e-12)
+        assert np.abs(slope(row)).max() < 1e-6
 
 
 def test_entries_that_are_held_out():
@@ -296,8 +303,34 @@ def test_a_fit_goes_on(tmp_path):
         model(method=method, max_iter=2, checkpoint_path=path).fit(tensor)
         resumed = model(method=method, checkpoint_path=path, resume=True).fit(tensor)
         assert same_bits(whole_fit, resumed)
-    warm = model(loss="squared", max_iter=2, warm_start=True).fit(tensor)
-    assert warm.set_params(loss="logistic").fit(tensor).fit_ > 0
+    warm = model(max_iter=2, warm_start=True).fit(tensor)
+    assert warm.fit(tensor).fit_ == pytest.approx(model().fit(tensor).fit_)
+    for before, after in (("squared", "logistic"), ("logistic", "squared")):
+        other = model(loss=before, max_iter=2, warm_start=True).fit(tensor)
+        with pytest.raises(InputError, match="of another kind"):
+            other.set_params(loss=after).fit(tensor)
+
+
+def test_a_batch_adds_to_what_the_factors_add_to():
+    """Its own share of yes is not that of the fit, and the fit stays what it was made of."""
+    tensor, _ = drawn(3)
+    chosen = tensor.data > 0
+    chosen[::3] = True
+    batch = sparse.COO(tensor.coords[:, chosen], tensor.data[chosen], shape=tensor.shape)
+    fitted = model(max_iter=20).fit(tensor)
+    before = fitted.intercept_
+    assert before == pytest.approx(log_odds(tensor)) and before < log_odds(batch)
+    fitted.partial_fit(batch)
+    assert fitted.intercept_ == before
+    assert fitted.score(batch) > model(max_iter=20).fit(tensor).score(batch)
+
+
+def test_a_large_ridge_leaves_the_share_of_yes():
+    tensor, _ = drawn(3)
+    with pytest.warns(DaskpartWarning, match="outweighs"):
+        fitted = model(ridge=1e6).fit(tensor)
+    assert fitted.fit_ == pytest.approx(0, abs=1e-3)
+    assert fitted.predict(tensor.coords.T) == pytest.approx(tensor.data.mean(), abs=1e-2)
 
 
 def test_what_is_neither_yes_nor_no():
@@ -306,7 +339,7 @@ def test_what_is_neither_yes_nor_no():
         model().fit(2 * tensor)
     with pytest.raises(InputError, match="missing='unknown'"):
         model(missing="zero").fit(tensor)
-    with pytest.raises(InputError, match="below 1/2"):
+    with pytest.raises(InputError, match="below the share of yes"):
         model(nonnegative=True).fit(tensor)
     assert model(nonnegative=[True, False, True]).fit(tensor).factors_[0].min() >= 0
     ones = sparse.COO(tensor.coords, np.ones(tensor.nnz), shape=tensor.shape)
@@ -329,13 +362,13 @@ def test_what_is_neither_yes_nor_no():
         daskpart.cp_diagnostics(tensor, [1, 2], 2, **OPTIONS)
 
 
-def test_indices_without_entries_are_even():
+def test_indices_without_entries_have_the_share_of_yes():
     tensor, _ = drawn(3)
     kept = tensor.coords[0] != 4
     fewer = sparse.COO(tensor.coords[:, kept], tensor.data[kept], shape=tensor.shape)
-    with pytest.warns(DaskpartWarning, match="1/2 is what is predicted"):
+    with pytest.warns(DaskpartWarning, match="the share of yes is what is predicted"):
         fitted = model().fit(fewer)
-    assert fitted.reconstruct((4, 0, 0)) == 0.5
+    assert fitted.reconstruct((4, 0, 0)) == pytest.approx(fewer.data.mean())
 
 
 @given(st.integers(0, 2**16), st.sampled_from(["float32", "float64"]))
@@ -348,10 +381,11 @@ def test_parabolas_touch_the_loss_from_above(seed, dtype):
     entries = EntriesByRow.of(
         Nonzeros(tensor.coords.astype(np.int32), tensor.data.astype(dtype)), tensor.shape
     )
-    equations = equations_of(entries, 0, factors, weights)
+    intercept = random.normal()
+    equations = equations_of(entries, 0, factors, weights, intercept)
     half = equations.shape[1] - RANK
     above = np.triu_indices(RANK)
-    logits = logits_at(factors, weights, tensor.coords)
+    logits = intercept + logits_at(factors, weights, tensor.coords)
     for i in range(tensor.shape[0]):
         own = tensor.coords[0] == i
         rows = np.prod([f[k[own]] for f, k in zip(factors[1:], tensor.coords[1:], strict=True)], 0)
