@@ -54,7 +54,7 @@ def nets_needed(n_parts: int, theta: float, delta: float) -> int:
     """
     n_parts = whole_number(n_parts, "n_parts", least=1)
     theta, delta = finite_number(theta, "theta", above=True), fraction(delta, "delta")
-    squared = 2 * theta**2 or math.ulp(0.0)  # what is too small for a float is no zero
+    squared = 2 * theta * theta or math.ulp(0.0)  # too small for a float is no zero; too large: ∞
     needed = (n_parts - 1) ** 2 / squared * math.log(2 / delta)
     if not needed <= _MOST_NETS:
         raise InputError(

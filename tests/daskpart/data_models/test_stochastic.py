@@ -144,7 +144,7 @@ def test_a_seed_given_twice_is_one() -> None:
 
 def test_the_bound_of_hoeffding() -> None:
     assert nets_needed(27, 0.1, 0.5) == 46_857
-    assert nets_needed(1, 0.1, 0.5) == 1
+    assert nets_needed(1, 0.1, 0.5) == nets_needed(9, 1e100, 0.5) == nets_needed(9, 1e300, 0.5) == 1
     model = stochastic(random_graph(500, 4), 4, sampler=VertexSampler(100), coverage=0)
     needed = nets_needed(4, 0.1, 0.5)
     assert model.facts["nets"] == 100 * -(-needed // 100)
