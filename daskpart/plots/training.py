@@ -40,9 +40,9 @@ def convergence(
     Parameters
     ----------
     history : DataFrame
-        One row an epoch, with the columns ``epoch``, ``train_rmse``, ``seconds`` of that epoch
-        (or ``seconds_computing`` and ``seconds_communicating``), and ``validation_rmse`` where
-        there is a validation set: ``MatrixFactorization.history_``.
+        One row an epoch, with the columns ``epoch``, ``train_rmse``, ``seconds`` of that
+        epoch, and ``validation_rmse`` where there is a validation set:
+        ``MatrixFactorization.history_``.
     against : {"epoch", "seconds"}, default="epoch"
         What the horizontal axis counts.
     test_rmse : float, optional
@@ -235,9 +235,6 @@ def _positions(history: pd.DataFrame, against: str, step: str) -> NDArray[np.flo
         if step not in history:
             raise _lacks(history, step)
         return history[step].to_numpy(dtype=np.float64)
-    if "seconds" in history:
-        return history["seconds"].cumsum().to_numpy(dtype=np.float64)
-    parts = [name for name in ("seconds_computing", "seconds_communicating") if name in history]
-    if not parts:
+    if "seconds" not in history:
         raise InputError("the history has no 'seconds': draw it against its steps")
-    return history[parts].sum(axis=1).cumsum().to_numpy(dtype=np.float64)
+    return history["seconds"].cumsum().to_numpy(dtype=np.float64)
