@@ -25,7 +25,7 @@ from daskpart.readers.contents import sparse_inside
 from daskpart.readers.detection import FORMATS, detect, suffix_format
 from daskpart.readers.example_tables import is_table
 from daskpart.readers.messages import about_no_number
-from daskpart.readers.streams import first_lines, location
+from daskpart.readers.streams import first_lines, is_address, location
 
 from .tables import read_names, read_table
 
@@ -305,7 +305,7 @@ def _read(
 
     `repeats` is for those formats that have a choice, `table` the one of a table that tells none.
     """
-    if "://" not in source and not Path(source).expanduser().exists():
+    if not is_address(source) and not Path(source).expanduser().exists():
         raise InputError(
             f"{source}: no such file; give a file, or {BUILT_IN!r}, the data set that needs no file"
         )

@@ -16,7 +16,7 @@ from daskpart.errors import InputError
 from daskpart.parsa import ParsaResult, partition
 from daskpart.parsa.sources import checked_limit
 from daskpart.readers.detection import detect
-from daskpart.readers.streams import location
+from daskpart.readers.streams import is_address, location
 
 from .cut import CutSettings
 from .files import check_out, check_target, say_files, write_asked, write_table
@@ -35,7 +35,7 @@ def run(settings: CutSettings, memory_limit: str) -> None:
         )
     checked_limit(memory_limit)  # before the file is looked at
     path = location(settings.data)
-    if "://" not in path and not os.path.exists(path):
+    if not is_address(path) and not os.path.exists(path):
         raise InputError(f"{path}: no such file; --memory-limit is for libsvm files")
     found = "libsvm" if os.path.isdir(path) else detect(path)  # a folder: of blocks of such a file
     if found != "libsvm" or settings.format not in (None, "libsvm"):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.words import counted
 from daskpart.errors import InputError
+from daskpart.readers.streams import is_address, is_compressed, location, opened, stored_bytes
 
 from .options import is_typed, refuse
 
@@ -89,26 +90,35 @@ def read_samples(
     Parameters
     ----------
     source : str
+        A path, or an address that fsspec knows.
     test : str or None
+        Another.
     label : str or None
         Of a table: name or place of the column that is to be learnt.
     reader : str
         One of `READERS`.
+
+    Raises
+    ------
+    ReadError
+        A file that is not there, or cannot be read.
+    InputError
+        A table without `label`.
     """
     import dask
 
     from daskpart.readers.example_tables import is_table
     from daskpart.readers.libsvm import read_numbered_alike
 
-    paths = [str(Path(path).expanduser()) for path in (source, test) if path]
+    paths = [location(path) for path in (source, test) if path]
     for path in paths:
-        if not Path(path).exists():
-            raise InputError(f"{path}: no such file; give samples in libsvm format, or a table")
+        with opened(path):  # else what is wrong with the second is told behind the first
+            pass
         if label is None and is_table(path):
             raise InputError(f"{path} is a table: say which column is to be learnt, --label COLUMN")
     by_ranks = reader == "ranks" or (reader == "auto" and _is_large(paths))
     if by_ranks:  # which may have been started in another folder
-        paths = [str(Path(path).absolute()) for path in paths]
+        paths = [path if is_address(path) else str(Path(path).absolute()) for path in paths]
     names = None
     if label is None and not by_ranks:
         sets = [SampleSet(*each) for each in read_numbered_alike(*paths)]
@@ -130,10 +140,9 @@ def _is_large(paths: list[str]) -> bool:
     from daskpart.models.base.examples import MEMORY_SHARE
     from daskpart.models.base.resources import rank_memory
     from daskpart.readers.example_tables import is_parquet
-    from daskpart.readers.streams import is_compressed
 
     packed = [is_parquet(path) or is_compressed(path) for path in paths]
-    sizes = np.array([Path(path).stat().st_size for path in paths])
+    sizes = np.array([stored_bytes(path) or 0 for path in paths])
     return bool(sizes @ np.where(packed, _UNPACKED, 1) > MEMORY_SHARE * rank_memory(1))
 
 

@@ -47,7 +47,7 @@ _PACKED = {
 def location(path: str | os.PathLike[str]) -> str:
     """A path with ``~`` expanded, or an address as it is."""
     place = path_text(path)
-    return place if _is_address(place) else os.path.expanduser(place)
+    return place if is_address(place) else os.path.expanduser(place)
 
 
 def plain_name(path: str | os.PathLike[str]) -> str:
@@ -75,7 +75,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     InputError
         An address of an unknown kind, or of one that needs a package which is not installed.
     """
-    if not _is_address(path) and Path(path).is_fifo():  # to open it would wait for who writes
+    if not is_address(path) and Path(path).is_fifo():  # to open it would wait for who writes
         raise ReadError(
             f"{path}: this is a pipe, and can be read only once; write it to a file, and give that"
         )
@@ -85,7 +85,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     except DaskpartError:
         raise
     except FileNotFoundError:
-        looked = "" if _is_address(path) else f" (looked from {os.getcwd()})"
+        looked = "" if is_address(path) else f" (looked from {os.getcwd()})"
         raise ReadError(f"{path}: there is no such file{looked}") from None
     except IsADirectoryError:
         raise ReadError(f"{path}: this is a folder; give the file inside it") from None
@@ -95,7 +95,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             "fetch it again"
         ) from error
     except Exception as error:
-        if not isinstance(error, _DAMAGED) and not _is_address(path):
+        if not isinstance(error, _DAMAGED) and not is_address(path):
             raise
         raise ReadError(f"{path}: cannot be read: {error}") from error
 
@@ -126,7 +126,7 @@ def opened_for_writing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 def _can_be_replaced(path: str | os.PathLike[str]) -> bool:
     """Whether a path is that of a file, or of none yet in a folder."""
     place = os.path.abspath(path)
-    if _is_address(path) or place.startswith(("/dev/", "/proc/")):  # stdout may be a file
+    if is_address(path) or place.startswith(("/dev/", "/proc/")):  # stdout may be a file
         return False
     is_free = os.path.isdir(os.path.dirname(place)) and not os.path.lexists(place)
     return is_free or os.path.isfile(place)
@@ -161,7 +161,7 @@ def _located(path: str | os.PathLike[str]) -> tuple[Any, str]:
     place = os.fspath(path)
     try:
         # not by its name alone: fsspec reads more into "::" and "*" than a file name means
-        return url_to_fs(place) if _is_address(place) else (fsspec.filesystem("file"), place)
+        return url_to_fs(place) if is_address(place) else (fsspec.filesystem("file"), place)
     except (ImportError, ValueError) as error:
         raise InputError(f"{path}: {error}") from error
 
@@ -170,7 +170,8 @@ def _compression_of(path: str | os.PathLike[str]) -> str | None:
     return _COMPRESSIONS.get(os.path.splitext(os.fspath(path))[1].lower())
 
 
-def _is_address(path: str | os.PathLike[str]) -> bool:
+def is_address(path: str | os.PathLike[str]) -> bool:
+    """Whether it is an address, such as ``s3://…``, and no path."""
     return "://" in os.fspath(path)
 
 

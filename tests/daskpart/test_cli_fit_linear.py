@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import dask
+import fsspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,8 +15,8 @@ import daskpart
 from daskpart._cli import linear
 from daskpart._cli.fit import FitCommand
 from daskpart._cli.options import _ONLY_IN_PYTHON, in_options
-from daskpart._cli.samples import read_samples
-from daskpart.errors import InputError
+from daskpart._cli.samples import READERS, read_samples
+from daskpart.errors import InputError, ReadError
 from daskpart.models.base.plan import check_partitioner
 from daskpart.models.samples.given import Given
 from daskpart.readers import survey
@@ -192,6 +193,26 @@ def test_who_reads_a_table_is_who_was_asked(tmp_path, monkeypatch):
         assert not asked and here.X.shape == (18, 2)
         theirs, _, _ = read_samples("x.csv", None, "y", "ranks")
     assert asked and theirs.X.path == str(tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("name", ["x.libsvm", "x.libsvm.gz", "x.csv"])
+def test_samples_behind_an_address_are_read_as_those_of_a_file(name, reader, tmp_path):
+    lines, label = ["1 1:2 2:4", "0 2:1", *["1 1:3", "0 1:1 2:5"] * 9], None
+    if name.endswith(".csv"):
+        lines, label = ["y,a,b", "1,2,4", "0,0,1", *["1,3,0", "0,1,5"] * 9], "y"
+    found = []
+    for place in (str(tmp_path), "memory://samples"):
+        path = f"{place}/{name}"
+        with fsspec.open(path, "wt", compression="infer") as file:
+            file.write("\n".join(lines) + "\n")
+        train, test, _ = read_samples(path, path, label, reader)
+        for each in (train, test):
+            X = each.X.examples_of(range(len(each.X.blocks)))[0] if reader == "ranks" else each.X
+            found.append((X.toarray().tolist(), each.labels().tolist()))
+    assert found == found[:1] * 4 and len(found[0][0]) == 20
+    with pytest.raises(ReadError, match=r"memory://samples/none\.csv: there is no such file"):
+        read_samples("memory://samples/none.csv", None, "y", reader)
 
 
 def test_what_an_output_is_called_ends_inside_the_picture():
