@@ -9,6 +9,7 @@ last state that it kept, on a new communicator for the workers that are there.
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
@@ -212,13 +213,14 @@ class Cluster:
                 sleep(_POLL_SECONDS)
             self.require_workers()
 
-    def answered(self, begin: Callable[[], Awaitable[Any]]) -> Any:
+    def answered(self, begin: Callable[[], Awaitable[Any]], most: float = math.inf) -> Any:
         """Result of a coroutine of the scheduler, which must answer in a bounded time."""
-        deadline = monotonic() + _ANSWER_SECONDS
+        seconds = min(most, _ANSWER_SECONDS)
+        deadline = monotonic() + seconds
 
         def check() -> None:
             if monotonic() > deadline:
-                raise WorkerLostError(f"The scheduler was silent for {_ANSWER_SECONDS:.0f} s.")
+                raise WorkerLostError(f"The scheduler was silent for {seconds:.0f} s.")
 
         try:
             return self._polled(begin, check)

@@ -9,6 +9,7 @@ cancelled task and a client that goes away end the ranks within seconds, and lea
 from __future__ import annotations
 
 import asyncio
+import math
 import pickle
 import uuid
 from abc import abstractmethod
@@ -72,6 +73,7 @@ class SpmdCommunicator(RankedCommunicator):
         )
         self._cluster = Cluster(client, self.placement)
         self._tasks: list[Future] = []
+        self._was_silent = False
         self._begin(timeout, start_seconds)
 
     # -- what the two transports differ in ---
@@ -238,9 +240,14 @@ class SpmdCommunicator(RankedCommunicator):
         return [answer["result"] for answer in said.values()]
 
     def _on_sessions_left(self, method: str, *arguments: Any) -> None:
-        """The same on the workers that are still there; their errors are passed over."""
+        """The same on the workers that are still there; their errors are passed over.
+
+        For one that is frozen nobody waits twice, as for `stop` and `close` behind Ctrl-C.
+        """
         self._cluster.forget_lost_workers()
-        self._cluster.answered(partial(self._on_sessions, method, *arguments, raises=False))
+        most, self._was_silent = 0.0 if self._was_silent else math.inf, True
+        self._cluster.answered(partial(self._on_sessions, method, *arguments, raises=False), most)
+        self._was_silent = False
 
     async def _deadlock(self, run: int) -> str | None:
         standings: dict[int, Standing] = {}

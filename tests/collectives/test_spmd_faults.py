@@ -69,6 +69,29 @@ def test_ctrl_c(quiet_client):
     assert_usable(quiet_client)
 
 
+def test_ctrl_c_beside_a_frozen_worker_is_waited_for_once(own_client, monkeypatch):
+    """It answers neither to be stopped nor to be closed."""
+    seconds, begun = 4.0, []
+    monkeypatch.setattr("daskpart.collectives.transports.cluster._ANSWER_SECONDS", seconds)
+    frozen = list(own_client.run(os.getpid).values())[1]
+
+    def interrupted():
+        os.kill(frozen, signal.SIGSTOP)
+        begun.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    try:
+        with pytest.raises(KeyboardInterrupt), DaskCommunicator(2, own_client) as communicator:
+            numbers = communicator.values([0, 1])
+            timer = threading.Timer(0.3, interrupted)
+            timer.start()
+            communicator.run(slow_sums, numbers, seconds=0.2, n=100)
+        assert time.monotonic() - begun[0] < 1.5 * seconds
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+    assert_nothing_left(own_client)
+
+
 def test_a_rank_that_ends(quiet_client):
     assert_a_rank_that_ends_is_told(partial(DaskCommunicator, client=quiet_client), quiet_client)
     assert_usable(quiet_client)
