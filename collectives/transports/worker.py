@@ -150,6 +150,7 @@ class RankHost:
                         ended = True
                     elif session is not None:
                         session.deliver(message)
+                message = None  # else it is there until the next comes
         if session is not None and not ended:
             session.end(f"the connection to worker {sender} broke, with {session.ranks_of(sender)}")
         comm.abort()
@@ -194,6 +195,7 @@ class WorkerStream:
                     messages, self._waiting = self._waiting, []
                     last = messages[-1] if isinstance(messages[-1], str) else None
                     await comm.write(messages)
+                    del messages  # else they are there until the next are sent
             finally:
                 await comm.close()
         except OSError as error:

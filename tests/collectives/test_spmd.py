@@ -6,6 +6,7 @@ import ctypes
 import os
 import threading
 import time
+import weakref
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,7 @@ from spmd_steps import (
     assert_timeout_names_both,
     assert_two_runs_do_not_mix,
     increment,
+    ring,
     ring_of_values,
 )
 
@@ -232,6 +234,43 @@ def test_a_worker_that_does_not_answer_is_not_taken_for_a_silent_scheduler(
         ranks = communicator.values([0, 1])
         kept = communicator.map(keep_the_gil, ranks, seconds=3.0)
         assert communicator.gather(kept) == [0, 1]
+
+
+def no_references(value):
+    return []
+
+
+def pack_large(references, source, destinations):
+    array = np.ones(200_000)
+    array.flags.writeable = False  # so that it travels itself
+    references.append(weakref.ref(array))
+    return [(array,)] * len(destinations)
+
+
+def reference(inbox):
+    return weakref.ref(inbox.payloads[0][0].base)
+
+
+def still_there(references, arrived):
+    limit = time.monotonic() + 2
+    while (there := [each() is not None for each in [*references, arrived]]) != [False] * 2:
+        if time.monotonic() > limit:
+            break
+        time.sleep(0.01)
+    return there
+
+
+def sent_and_dropped(comm, numbers):
+    sent = comm.map(no_references, numbers)
+    pending = comm.post_values(ring(comm.n_ranks), sent, pack_large)
+    return comm.map(still_there, sent, comm.collect(pending, None, reference))
+
+
+def test_a_message_is_let_go_of_before_the_next(quiet_client):
+    """The last of a product stayed on both sides for as long as ranks computed."""
+    with DaskCommunicator(2, quiet_client) as communicator:
+        found = communicator.run(sent_and_dropped, communicator.values([0, 1]))
+        assert communicator.gather(found) == [[False] * 2] * 2
 
 
 def test_what_cannot_be_sent_back(quiet_client):
