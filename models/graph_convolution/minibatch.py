@@ -178,6 +178,7 @@ def epoch(
         if not batch:
             began_finite = bool(np.isfinite(of_batch).all())
         sums = sums + of_batch
+        del own, plans, edges  # else they are there beside the next, or the validation
     changed, step = end_of_epoch(
         comm, (data, prepared), (model, best, memory, seen), sums, number=number, network=network,
         rate=rate, watch=watch,

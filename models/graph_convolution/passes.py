@@ -173,8 +173,10 @@ def passed(
         own, plan, total = of_layer(data, place), of_layer(prepared, place), None
         if layer.n_forward:
             total = layer.aggregate(comm, own, plan, boundary, model, place=place, **static)
-        given = () if total is None else (total,)
-        boundary = comm.map(next_boundary, own, model, boundary, *given, place=place, **static)
+        boundary = comm.map(
+            next_boundary, own, model, boundary, *([] if total is None else [total]), place=place,
+            **static,
+        )  # fmt: skip
         yield boundary, total
 
 
