@@ -87,8 +87,10 @@ def batch_bytes(
     graph_of: Sequence[int],
     row_bytes: NDArray[np.float64],
     n_trained: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Bytes of a mini-batch on each rank but for its labels, float64 of shape (n_ranks,).
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Bytes of a mini-batch on each rank but for its labels: as it is drawn, and made of it.
+
+    Both are float64 of shape (n_ranks,).
 
     Parameters
     ----------
@@ -112,10 +114,10 @@ def batch_bytes(
     total = np.sum(graphs + drawn, axis=0) + 8 * counts.targets[0]
     total += 8 * (counts.halo + counts.sent)[first]  # messages
     total += row_bytes * n_own[first]
-    for layer, graph in zip(network.layers, graph_of, strict=True):
-        kept = layer.halo_values * counts.halo[graph] + layer.entry_values * entries[graph]
-        total += itemsize * kept
     of_graphs = n_own, counts.targets, counts.halo, counts.sent, entries
     sizes = [LayerSizes(*(each[graph] for each in of_graphs)) for graph in graph_of]
-    total += sum(network.made_bytes(sizes)) + network.passing_bytes(sizes, n_trained)
-    return np.asarray(total)
+    made = sum(network.made_bytes(sizes)) + network.passing_bytes(sizes, n_trained)
+    for layer, size in zip(network.layers, sizes, strict=True):
+        kept = layer.halo_values * size.n_halo + layer.entry_values * size.n_entries
+        made = made + itemsize * kept
+    return np.asarray(total), np.asarray(made)

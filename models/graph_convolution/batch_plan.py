@@ -24,7 +24,7 @@ from daskpart.models.base.reports import Expected, number_words
 from daskpart.partitions import Partition
 
 from .batch_memory import BatchCounts, batch_bytes, foreign_pairs
-from .network import Network
+from .network import LayerSizes, Network
 from .plan import LABELS, GCNPlan, GCNPlanReport
 from .problem import GraphProblem
 from .sampling import SAMPLERS, Batches, GraphSampler
@@ -160,7 +160,10 @@ class BatchPlan(GCNPlan):
         )  # fmt: skip
 
     def memory(self) -> dict[str, NDArray[np.int64]]:
-        """What stays for the fit, with what mini-batches are drawn from; and one of them."""
+        """What stays for the fit, with what mini-batches are drawn from; and one of them.
+
+        Where the whole graph is validated between them, also what that takes beyond one.
+        """
         network, batches, found = self.network, self.batches, super().memory()
         itemsize, n_own, n_halo = np.dtype(network.dtype).itemsize, self.n_own, self.n_halo
         features = self.feature_bytes  # once: some of them are dropped of a mini-batch only
@@ -172,11 +175,12 @@ class BatchPlan(GCNPlan):
         rows = (4 + itemsize) * (self.n_entries - n_loops) + (8 + 2 * itemsize) * n_own
         order = 8 * (n_seeds + batches.n_batches + 1)
         n_trained = self.n_trained * batches.size / batches.n_seeds
-        made = features + (self.value_bytes if network.dropout else 0)
-        row_bytes = made / np.maximum(n_own, 1)
-        batch = batch_bytes(self.counts, network, batches.graph_of, row_bytes, n_trained)
-        batch += self.of_label * n_trained
-        return {
+        of_rows = features + (self.value_bytes if network.dropout else 0)
+        row_bytes = of_rows / np.maximum(n_own, 1)
+        drawn, made = batch_bytes(self.counts, network, batches.graph_of, row_bytes, n_trained)
+        drawn += self.of_label * n_trained
+        batch = drawn + made
+        held = {
             "graph": found["graph"],
             "labels": found["labels"],
             "features": features,
@@ -184,6 +188,15 @@ class BatchPlan(GCNPlan):
             "sampled rows": rows + 8 * n_numbers * (n_own + n_halo) + 16 * n_seeds + order,
             "mini-batch": batch.astype(np.int64),
         }
+        if network.n_validation:
+            n_sent = self.forward.traffic().sum(axis=1)
+            size = LayerSizes(n_own, n_own, n_halo, n_sent, self.n_entries)
+            kept = drawn if batches.is_always_the_same else 0
+            gone = batch + itemsize * network.n_weights  # the gradient, too
+            beyond = np.maximum(kept + network.validation_bytes(size) - gone, 0)
+            if beyond.any():
+                held["validation, beyond it"] = beyond.astype(np.int64)
+        return held
 
     def report(self) -> BatchPlanReport:
         """What an epoch costs, in the mean."""

@@ -25,9 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.collectives import Communicator, Exchange, PerRank
-from daskpart.collectives.messages import PreparedPlan
+from daskpart.collectives.messages import PreparedPlan, RankMessages
 from daskpart.data_models import LayerSampler, VertexSampler
 from daskpart.models.base.early_stopping import Watch
+from daskpart.models.base.memory import bytes_of
 from daskpart.models.base.text import Step
 from daskpart.models.optimisation.learning_rates import LearningRate
 from daskpart.models.optimisation.optimisers import Optimizer
@@ -35,6 +36,7 @@ from daskpart.models.optimisation.optimisers import Optimizer
 from .batch_plan import BatchPlan, adjacency_of
 from .first_product import exchange_of
 from .network import Network
+from .passes import RankData
 from .problem import GraphProblem
 from .sampling import (
     Batches,
@@ -54,6 +56,7 @@ from .text import (
     GCNText,
     Prepared,
     end_of_epoch,
+    layer_sizes,
     measured_pass,
     models_of,
     one_step,
@@ -134,8 +137,17 @@ def begin(
     )
     model, best = models_of(comm, parts, weights)
     messages = [each.rounds[0].messages for each in whole]
-    beside = [data, rows, order, *messages, *edges, *dict.fromkeys(batch[1:])]
-    return measured_pass(comm, batch, prepared, model, best, *beside, network=network)
+    stays, drawn = [data, rows, order, *messages], [*edges, *dict.fromkeys(batch[1:])]
+    model, best, held = measured_pass(
+        comm, batch, prepared, model, best, *stays, *drawn, network=network
+    )
+    if network.n_validation:
+        used = [model, *(each for each in (best,) if each is not None)]
+        if kept:
+            used += [batch[0], *drawn, *(each[0].rounds[0].messages for each in prepared)]
+        counted = comm.map(bytes_validating, *stays, *used, network=network)
+        held = np.maximum(held, comm.fold(counted, list).result()).tolist()
+    return model, best, held
 
 
 def epoch(
@@ -252,6 +264,15 @@ def _prepared(whole: PreparedPlan, messages: PerRank, slot: int) -> PreparedPlan
     return PreparedPlan(
         whole.kind, whole.label, (replace(whole.rounds[0], messages=messages, slot=slot),)
     )
+
+
+def bytes_validating(
+    data: RankData, rows: RankRows, order: Any, there: list[RankMessages], *used: Any,
+    network: Network,
+) -> int:  # fmt: skip
+    """Bytes that are on a rank at most while it validates."""
+    made = network.validation_bytes(layer_sizes(data, there, network))
+    return bytes_of(data, rows, order, there, *used) + int(made)
 
 
 def rows_to_validate(rows: RankRows, *, times: int) -> int:

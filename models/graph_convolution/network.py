@@ -233,3 +233,33 @@ class Network:
             before = layer.n_inputs + self.layers[place - 1].message_values if place else 0
             found = np.maximum(found, there + np.maximum(on_way, before * size.n_own))
         return np.dtype(self.dtype).itemsize * (found + self.n_weights)
+
+    def validation_bytes(self, size: LayerSizes) -> Any:
+        """What is there at most while the whole graph passes without dropout, a layer at a time.
+
+        Of a layer its input (of the first one see `features`), its message where that is not the
+        input, and what Â makes of it; while it is made, rows that arrive, with those that are sent
+        and then put together; and afterwards its output, with what that is made of, and then with
+        the message of the next.
+
+        Parameters
+        ----------
+        size : LayerSizes
+            Of all layers.
+        """
+        found, left = 0, 0  # left: of a vertex, by the layer before
+        for layer, behind in zip(self.layers, (*self.layers[1:], None), strict=True):
+            of_input, of_output = layer.kept_values
+            total = layer.width if layer.n_forward else 0
+            there = (left + of_input + total) * size.n_own
+            there = there + layer.halo_values * size.n_halo + layer.entry_values * size.n_entries
+            on_way = total * (size.n_halo + np.maximum(size.n_sent, size.n_halo))
+            if layer.teleport:  # shares of message and product, once all is there
+                on_way = np.maximum(on_way, 2 * total * size.n_own)
+            if layer.n_forward > 1:  # the product before
+                on_way = on_way + total * size.n_own
+            left = of_output - total
+            message = behind.width if behind and behind.hops and behind.transforms_first else 0
+            made = (left + max(layer.leaving_values, message)) * size.n_own
+            found = np.maximum(found, there + np.maximum(on_way, made))
+        return np.dtype(self.dtype).itemsize * found

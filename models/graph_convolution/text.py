@@ -24,7 +24,7 @@ from daskpart.collectives import (
     allreduce,
     barrier,
 )
-from daskpart.collectives.messages import PreparedPlan
+from daskpart.collectives.messages import PreparedPlan, RankMessages
 from daskpart.models.base.early_stopping import Seen, Watch, seen_before
 from daskpart.models.base.memory import bytes_of
 from daskpart.models.base.text import Step, Text
@@ -431,13 +431,15 @@ def value_of(boundary: Any) -> NDArray[Any]:
 def passing_bytes(*given: Any, network: Network) -> int:
     """Bytes that pass on the way back; given the data of all layers, then messages there."""
     data, messages = given[: len(given) // 2], given[len(given) // 2 :]
-    sizes = []
-    for each, there in zip(data, messages, strict=True):
-        halves = each.graph.forward
-        n_sent = sum(map(len, there[0].out_positions))
-        n_entries = len(halves.local[1]) if network.joins_columns else 0
-        sizes.append(LayerSizes(halves.n_own, halves.n_rows, halves.n_halo, n_sent, n_entries))
+    sizes = [layer_sizes(*each, network) for each in zip(data, messages, strict=True)]
     return int(network.passing_bytes(sizes, len(data[-1].targets.training)))
+
+
+def layer_sizes(data: RankData, there: list[RankMessages], network: Network) -> LayerSizes:
+    """Sizes of what a layer works on; entries where layers keep something of each."""
+    halves, n_sent = data.graph.forward, sum(map(len, there[0].out_positions))
+    n_entries = len(halves.local[1]) if network.joins_columns else 0
+    return LayerSizes(halves.n_own, halves.n_rows, halves.n_halo, n_sent, n_entries)
 
 
 def bytes_held(passing: int, *made: Any) -> int:

@@ -415,20 +415,6 @@ class Session(Threads):
         return self.comm
 
 
-@pytest.mark.parametrize("sampler", ["vertex", "neighbour", "layer"])
-@pytest.mark.parametrize("layer", ["gcn", "gat"])
-def test_memory_of_a_mini_batch_is_forecast(layer, sampler):
-    """Also where its own features, or the entries of its graphs, are most of it."""
-    random = np.random.default_rng(0)
-    A = scipy.sparse.random_array((2000, 2000), density=0.004, rng=random, format="csr")
-    y, wide = np.arange(2000) % 3, random.normal(size=(2000, 300))
-    options = {"sampler": sampler, "hidden": (16,), "max_iter": 1}
-    for X, size, dropout in ((wide[:, :20], 200, 0.3), (wide, 200, 0.3), (wide, 1000, 0.0)):
-        fitted = model(layer, batch_size=size, dropout=dropout, **options).fit(X, y, graph=A)
-        held, planned = fitted.comm_report_.memory, fitted.comm_report_.expected_memory
-        np.testing.assert_allclose(held, planned, rtol=0.05)
-
-
 # -- fits that go on, and are kept ---
 
 

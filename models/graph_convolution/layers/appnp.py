@@ -53,8 +53,8 @@ class APPNP(Layer):
 
     @property
     def kept_values(self) -> tuple[int, int]:
-        """Z⁰, and Z, which is what came of it."""
-        return 0, self.width + self.n_outputs
+        """Z⁰; and Z, which is what came of it."""
+        return self.width, self.n_outputs
 
     def enter(self, inputs: Rows, weights: Weights) -> Rows:
         """Z⁰."""

@@ -139,6 +139,11 @@ class Layer(ABC):
         return 0
 
     @property
+    def leaving_values(self) -> int:
+        """Numbers that are made of each row of Z beside it, and dropped."""
+        return 0
+
+    @property
     def message_values(self) -> int:
         """Numbers a vertex of the message back, where it is not the gradient itself."""
         return 0 if self.transforms_first or not self.n_backward else self.n_inputs

@@ -19,6 +19,11 @@ class Dense(Layer):
     hops: int = 0
     can_keep = False
 
+    @property
+    def leaving_values(self) -> int:
+        """H W."""
+        return self.n_outputs
+
     def enter(self, inputs: Rows, weights: Weights) -> Rows:
         """Nothing is sent."""
         return inputs

@@ -127,6 +127,11 @@ class GAT(Layer):
         return self.n_heads * (3 if self.attention_dropout else 1)
 
     @property
+    def leaving_values(self) -> int:
+        """Behind the last layer the mean of all heads."""
+        return self.n_outputs if self.is_last else 0
+
+    @property
     def message_values(self) -> int:
         """Behind the last layer the gradient of each head."""
         return self.width if self.is_last else 0

@@ -52,6 +52,11 @@ class GIN(Layer):
         of_input, of_output = super().kept_values
         return of_input, of_output + self.n_outputs
 
+    @property
+    def leaving_values(self) -> int:
+        """Z before its bias."""
+        return self.n_outputs
+
     def leave(self, inputs: Rows, total: Rows, weights: Weights) -> tuple[NDArray[Any], Any]:
         """Z, and the values between both matrices."""
         between, _ = super().leave(inputs, total, weights[:2])

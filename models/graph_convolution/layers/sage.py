@@ -26,6 +26,11 @@ class SAGE(Layer):
         shape = (self.n_inputs, self.n_outputs)
         return {"weight": shape, "self_weight": shape, "bias": (self.n_outputs,)}
 
+    @property
+    def leaving_values(self) -> int:
+        """What the vertex itself adds."""
+        return self.n_outputs
+
     def leave(self, inputs: Rows, total: Rows, weights: Weights) -> tuple[NDArray[Any], Any]:
         """Z."""
         outputs, _ = super().leave(inputs, total, weights)
