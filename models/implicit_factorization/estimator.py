@@ -449,6 +449,7 @@ class ImplicitFactorization(Recommender):
             solve=self._solving(),
             n_events=problem.matrix.nnz,
             tolerance=float(self.tol),
+            init_scale=float(self.init_scale),
         )
 
     def _keep_more(self, problem: Ratings, plan: ImplicitPlan) -> None:

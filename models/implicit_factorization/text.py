@@ -34,6 +34,8 @@ class ImplicitText(Text):
     n_events : int
     tolerance : float
         Of the change of the loss.
+    init_scale : float
+        Of the first rows.
     """
 
     def __init__(
@@ -45,8 +47,9 @@ class ImplicitText(Text):
         solve: Solve,
         n_events: int,
         tolerance: float,
+        init_scale: float,
     ) -> None:
-        self.session, self._plan = comm, plan
+        self.session, self._plan, self._init_scale = comm, plan, init_scale
         self._events = comm.values(events)
         self.step = iteration
         self.static = {"solve": solve, "n_events": n_events, "tolerance": tolerance}
@@ -76,6 +79,11 @@ class ImplicitText(Text):
 
     def advice(self, step: Step) -> str:
         """What to do when rows are not finite."""
+        if step.number == 1 and self._init_scale > 1:
+            return (
+                f"rows became NaN or infinite, from init_scale={self._init_scale:g}. Lower that, "
+                "or raise regularization."
+            )
         return (
             "the equations of a row were singular to rounding: regularization is too weak for so "
             "many components, or the row's counts are too far apart. Raise regularization, lower "

@@ -204,10 +204,10 @@ class MFText(Text):
 
     def advice(self, step: Step) -> str:
         """What to do when factors diverged."""
-        return (
-            "factors became NaN or infinite at learning rate "
-            f"{step.measured['learning_rate']:g}. Lower initial_learning_rate."
-        )
+        told = f"factors became NaN or infinite at learning rate {step.measured['learning_rate']:g}"
+        if step.number == 1 and self._init_scale > 1:  # beyond what ratings differ by
+            return f"{told}, from init_scale={self._init_scale:g}. Lower that, or the rate."
+        return f"{told}. Lower initial_learning_rate."
 
 
 # -- texts ---

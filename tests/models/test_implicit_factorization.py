@@ -496,7 +496,7 @@ def test_first_rows_that_are_too_large_are_no_words_of_numpy(solver, init_scale)
     try:  # from exact rows a fit may come back
         model(solver=solver, init_scale=init_scale).fit(counts())
     except DivergenceError as error:
-        assert "iteration 1" in str(error)
+        assert "iteration 1" in str(error) and f"init_scale={init_scale:g}. Lower" in str(error)
 
 
 @pytest.mark.parametrize("count", [0.0, -1.0])

@@ -330,6 +330,11 @@ def test_divergence_in_the_first_epoch_promises_no_state(ratings):
     assert not hasattr(diverging, "state_")
 
 
+def test_divergence_from_first_factors_that_are_too_large_names_them(ratings):
+    with pytest.raises(DivergenceError, match=r"from init_scale=1e\+25\. Lower that, or the"):
+        model(init_scale=1e25).fit(ratings)
+
+
 def test_divergence_keeps_the_last_finite_factors(ratings):
     going = model(max_iter=2).fit(ratings)
     kept = going.state_
