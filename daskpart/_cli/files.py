@@ -24,7 +24,8 @@ from daskpart.readers.streams import location, opened_for_writing
 
 from .terminal import say, say_aside
 
-# what the commands call their results: one beside those of a run is of another run, most likely
+# what the commands call their results: one beside those of a run is of another run, most likely;
+# a command writes no other names, which their tests look at
 _RESULT = re.compile(
     r"model|factors\.zarr|metrics\.json|report\.html|(parsa|partition)\.npz|nonzero-parts\.txt\.gz"
     r"|(assignment|coefficients|comparison|components|embedding|history|labels|owners)\.csv"
@@ -73,9 +74,14 @@ def check_out(folder: Path, *sources: str | Path | None, **written: Path | None)
     check_writable(folder)
 
 
+def is_called_as_result(name: str) -> bool:
+    """Whether a command calls one of its results so."""
+    return _RESULT.fullmatch(name) is not None
+
+
 def _is_result(path: Path, folder: Path) -> bool:
     """Whether a result in that folder would have this path."""
-    return bool(_RESULT.fullmatch(path.name)) and path.parent.resolve() == folder.resolve()
+    return is_called_as_result(path.name) and path.parent.resolve() == folder.resolve()
 
 
 def check_target(path: Path, source: str) -> None:
@@ -154,7 +160,7 @@ def say_files(files: list[tuple[Path, str]], folder: Path) -> None:
     for path, words in files:
         say(f"  {path!s:{width}}  {words}")
     written = {path.name for path, _ in files}
-    others = [path.name for path in folder.iterdir() if _RESULT.fullmatch(path.name)]
+    others = [path.name for path in folder.iterdir() if is_called_as_result(path.name)]
     left = sorted({*others} - written)
     if left:
         say_aside(f"{folder} also has {', '.join(left)}, which this run did not write")

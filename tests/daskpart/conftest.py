@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -46,14 +47,27 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], AbstractCont
 
 @pytest.fixture
 def run_cli() -> Callable[..., int]:
-    """Run `daskpart` with these arguments in this process; gives its exit code."""
+    """Run `daskpart` with these arguments in this process; gives its exit code.
+
+    What it puts into the folder of --out, and no argument names, it must know as a result.
+    """
     from daskpart import cli
+    from daskpart._cli.files import is_called_as_result
 
     def run(*arguments: object) -> int:
+        given = [str(argument) for argument in arguments]
+        folder = Path(dict(pairwise(given)).get("--out", "daskpart-output"))
+        before = names_in(folder)
         with pytest.raises(SystemExit) as stopped:
-            cli.main([str(argument) for argument in arguments])
+            cli.main(given)
+        written = names_in(folder) - before - {Path(each).name for each in given}
+        assert [name for name in written if not is_called_as_result(name)] == []
         code = stopped.value.code
         assert isinstance(code, int)
         return code
 
     return run
+
+
+def names_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
