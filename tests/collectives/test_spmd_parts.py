@@ -367,6 +367,7 @@ def test_workers_that_left_for_a_moment_are_waited_for(monkeypatch):
     class Client:
         scheduler = SimpleNamespace(identity=None)
         scatter = nthreads = None
+        loop = SimpleNamespace(add_callback=lambda done: done())
 
         def sync(self, function, n_workers, callback_timeout):
             return {"workers": {}}
