@@ -39,8 +39,8 @@ class Loss:
         What to do when factors diverged.
     made, n_made : str, int
         What is made of each value while a mode is updated, and of how many numbers.
-    intercept : callable
-        ``intercept(sums)``: what is added to a decomposition.
+    intercept : callable or None
+        ``intercept(sums)``: what a decomposition adds to. None: to 0.
     """
 
     own_sums: Callable[[RankTensor], NDArray[np.float64]]
@@ -48,7 +48,7 @@ class Loss:
     advice: str
     made: str = ""
     n_made: int = 0
-    intercept: Callable[[Sequence[float]], float] = lambda sums: 0.0
+    intercept: Callable[[Sequence[float]], float] | None = None
 
 
 def check_norm(of_tensor: Sequence[float], shape: Sequence[int]) -> None:

@@ -97,7 +97,7 @@ class CPText(Text):
             sums=self._loss.own_sums,
         )
         self._loss.check(of_tensor, shape)
-        self._intercept = self._loss.intercept(of_tensor)
+        self._intercept = self._loss.intercept(of_tensor) if self._loss.intercept else 0.0
         held_out, n_held_out = None, 0
         if plan.held_out is not None:
             held_out = prepared_entries(comm, plan)
