@@ -22,25 +22,20 @@ completion", SC 2016, §III-A (ALS, a row at a time).
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.collectives import Communicator, PerRank
-from daskpart.errors import DaskpartWarning
 
 from .als import INNER, SQUARED, Factors, Modes, Update
 from .kernels.normal_equations import explained, hals_each, solve_each
 from .layout.by_row import EntriesByRow
 from .ranks import RankTensor
 from .steps import SWEEPS, column_products, normalise_columns
-
-if TYPE_CHECKING:
-    from .plan import CPPlan
 
 
 @dataclass(frozen=True)
@@ -56,11 +51,7 @@ class StoredEntriesModes:
         factors = factors.copy()
         for mode in range(len(factors.rows)):
             equations = comm.map(own_equations, tensors, *factors.rows, mode=mode)
-            equations = self.modes.reduce_rows(comm, equations, mode)
-            factors.rows[mode] = comm.update(
-                solve_own, factors.rows[mode], equations, factors.weights, tensors,
-                mode=mode, update=update,
-            )  # fmt: skip
+            equations = solve_mode(comm, self.modes, tensors, factors, equations, mode, update)
             last = mode == len(factors.rows) - 1
             sums = comm.map(sums_of, factors.rows[mode], equations, tensors, mode=mode, last=last)
             sums = self.modes.normalise_and_expand(comm, factors, sums, mode)
@@ -75,32 +66,22 @@ class StoredEntriesModes:
         return self.modes.fit(sums, of_tensor)
 
 
-def warn_of_little_known(plan: CPPlan, ridge: Sequence[float]) -> None:
-    """Warn of indices without entries, and of a ridge that weighs more than the entries.
-
-    Columns of the other factors have length 1, so the diagonals of N, of all rows of a mode, are in
-    the mean the share of cells that are stored; of yes and no at most a quarter of it.
-    """
-    logistic = plan.choice.loss == "logistic"
-    predicted, weight = ("the share of yes", 0.25) if logistic else ("0", 1.0)
-    for dim, connectivity in zip(plan.dims, plan.connectivities, strict=True):
-        n_empty = int(np.count_nonzero(np.diff(connectivity.pointer) == 0))
-        if n_empty:
-            warnings.warn(
-                f"{n_empty} of {connectivity.n_items} indices of {dim} have no entry to learn "
-                f"from: their factor rows are 0, and {predicted} is what is predicted of them",
-                DaskpartWarning,
-                stacklevel=5,
-            )
-    n_cells = np.prod([float(connectivity.n_items) for connectivity in plan.connectivities])
-    share = weight * plan.nonzeros.sum() / n_cells
-    if max(ridge) > share:
-        warnings.warn(
-            f"ridge={max(ridge):g} outweighs the entries: factors are normalised, and few cells "
-            f"are stored, so these weigh {share:.1g} in the mean; give a ridge far below that",
-            DaskpartWarning,
-            stacklevel=5,
-        )
+def solve_mode(
+    comm: Communicator,
+    modes: Modes,
+    tensors: PerRank,
+    factors: Factors,
+    equations: PerRank,
+    mode: int,
+    update: Update,
+) -> PerRank:
+    """Add up the equations of a mode at the owners of its rows, and solve these; gives the sums."""
+    equations = modes.reduce_rows(comm, equations, mode)
+    factors.rows[mode] = comm.update(
+        solve_own, factors.rows[mode], equations, factors.weights, tensors,
+        mode=mode, update=update,
+    )  # fmt: skip
+    return equations
 
 
 # -- steps on one rank ---

@@ -38,7 +38,6 @@ from daskpart.partitions import Partition
 
 from .als import Update
 from .by_mode import nonnegative_modes, place_of_mode, ridge_modes
-from .completion import warn_of_little_known
 from .counts import check_counts, with_sums_of_1
 from .cut import NAMES, OWNERS
 from .decomposition import CPModel
@@ -48,7 +47,7 @@ from .held_out import with_held_out
 from .layout.layout import MEMORY
 from .logistic import answers_of, check_answers
 from .losses import LOGISTIC, LOSSES, POISSON, SQUARED_ERROR
-from .plan import METHODS, CPPlan, PlanSettings, choose
+from .plan import METHODS, CPPlan, PlanSettings, choose, warn_of_little_known
 from .problem import TensorProblem
 from .shuffle import problem_of
 from .starts import INITS, by_name, check_init, check_signs, first_factors

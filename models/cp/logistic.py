@@ -44,7 +44,7 @@ from daskpart.models.optimisation.newton import newton_rows
 from daskpart.models.optimisation.nonnegative import nonnegative_rows
 
 from .als import Factors, Modes, Update
-from .completion import solve_own, systems_of
+from .completion import solve_mode, systems_of
 from .layout.by_row import EntriesByRow
 from .ranks import RankTensor
 from .steps import column_products
@@ -82,11 +82,7 @@ class LogisticModes:
                 own_equations, tensors, factors.weights, *factors.rows,
                 mode=mode, intercept=self.intercept,
             )  # fmt: skip
-            equations = self.modes.reduce_rows(comm, equations, mode)
-            factors.rows[mode] = comm.update(
-                solve_own, factors.rows[mode], equations, factors.weights, tensors,
-                mode=mode, update=update,
-            )  # fmt: skip
+            solve_mode(comm, self.modes, tensors, factors, equations, mode, update)
             sums = comm.map(squared_norms, factors.rows[mode], tensors, mode=mode)
             self.modes.normalise_and_expand(comm, factors, sums, mode)
         loss = comm.map(own_loss, tensors, factors.weights, *factors.rows, intercept=self.intercept)

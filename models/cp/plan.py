@@ -31,7 +31,7 @@ from daskpart.collectives import (
 from daskpart.connectivity import Connectivity
 from daskpart.containers.numbering import Numbering, number_owned
 from daskpart.containers.tensor import LabelledTensor
-from daskpart.errors import BalanceWarning, InputError
+from daskpart.errors import BalanceWarning, DaskpartWarning, InputError
 from daskpart.models.base.cutting import Cuts, weighed_cut, words_of
 from daskpart.models.base.held_out import messages_beside
 from daskpart.models.base.memory import bytes_of
@@ -50,7 +50,7 @@ from .held_out import HeldOutPlan
 from .kernels.normal_equations import equations_bytes
 from .layout.by_row import bytes_by_row
 from .layout.layout import MEMORY
-from .losses import OF_LOSS, SQUARED_ERROR
+from .losses import LOGISTIC, OF_LOSS, SQUARED_ERROR
 from .report import CPPlanReport, counted_plan
 
 METHODS = ("auto", "p2p", "emb-naive", "emb")
@@ -297,6 +297,34 @@ class CPPlan(FitPlan):
         dense = hypercube_allreduce_plan(self.n_ranks)
         return total + sum(
             dense.predicted_seconds(alpha, beta, size) for size in self._allreduce_sizes
+        )
+
+
+def warn_of_little_known(plan: CPPlan, ridge: Sequence[float]) -> None:
+    """Warn of indices without entries, and of a ridge that weighs more than the entries.
+
+    Columns of the other factors have length 1, so the diagonals of N, of all rows of a mode, are in
+    the mean the share of cells that are stored; of yes and no at most a quarter of it.
+    """
+    logistic = plan.choice.loss == LOGISTIC
+    predicted, weight = ("the share of yes", 0.25) if logistic else ("0", 1.0)
+    for dim, connectivity in zip(plan.dims, plan.connectivities, strict=True):
+        n_empty = int(np.count_nonzero(np.diff(connectivity.pointer) == 0))
+        if n_empty:
+            warnings.warn(
+                f"{n_empty} of {connectivity.n_items} indices of {dim} have no entry to learn "
+                f"from: their factor rows are 0, and {predicted} is what is predicted of them",
+                DaskpartWarning,
+                stacklevel=5,
+            )
+    n_cells = np.prod([float(connectivity.n_items) for connectivity in plan.connectivities])
+    share = weight * plan.nonzeros.sum() / n_cells
+    if max(ridge) > share:
+        warnings.warn(
+            f"ridge={max(ridge):g} outweighs the entries: factors are normalised, and few cells "
+            f"are stored, so these weigh {share:.1g} in the mean; give a ridge far below that",
+            DaskpartWarning,
+            stacklevel=5,
         )
 
 

@@ -259,11 +259,8 @@ def plan_fit(
         forward, backward = _products(problem, partition, communication)
     if network.returns_halo:
         backward = forward.reversed()
-    feature_bytes, value_bytes = (
-        problem.feature_bytes(partition, network)
-        if forecasts_memory
-        else np.zeros((2, n_ranks), np.int64)
-    )
+    none = np.zeros((2, n_ranks), np.int64)
+    held, values = problem.feature_bytes(partition, network) if forecasts_memory else none
     return GCNPlan(
         n_ranks=n_ranks,
         random_state=random_state,
@@ -275,8 +272,8 @@ def plan_fit(
         backward=backward,
         n_entries=problem.entries_of_ranks(partition, network.operator),
         is_symmetric=network.returns_halo or (problem.is_symmetric and network.operator != "mean"),
-        feature_bytes=feature_bytes,
-        value_bytes=value_bytes,
+        feature_bytes=held,
+        value_bytes=values,
         label_bytes=problem.label_bytes(partition),
         n_trained=np.bincount(partition.assignment[problem.training], minlength=n_ranks),
         n_slots=n_slots,

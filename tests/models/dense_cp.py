@@ -37,3 +37,13 @@ def whole(factors, weights):
     letters = _LETTERS[: len(factors)]
     spec = ",".join(f"{letter}r" for letter in letters) + f",r->{letters}"
     return np.einsum(spec, *factors, weights, optimize=True)
+
+
+def same_bits(one, other):
+    """Weights, factors and the fit after each iteration."""
+    pairs = zip(one.state_.factors, other.state_.factors, strict=True)
+    return (
+        all(a.tobytes() == b.tobytes() for a, b in pairs)
+        and one.state_.weights.tobytes() == other.state_.weights.tobytes()
+        and one.history_["fit"].tolist() == other.history_["fit"].tolist()
+    )

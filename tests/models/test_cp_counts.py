@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sparse
-from dense_cp import products, whole
+from dense_cp import products, same_bits, whole
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
@@ -42,16 +42,6 @@ def stored(array):
 def first_factors(shape, seed=1, n_components=RANK):
     random = np.random.default_rng(seed)
     return [random.random((extent, n_components)) for extent in shape]
-
-
-def same_bits(one, other):
-    """Weights, factors and the fit after each iteration."""
-    pairs = zip(one.state_.factors, other.state_.factors, strict=True)
-    return (
-        all(a.tobytes() == b.tobytes() for a, b in pairs)
-        and one.state_.weights.tobytes() == other.state_.weights.tobytes()
-        and one.history_["fit"].tolist() == other.history_["fit"].tolist()
-    )
 
 
 def explained(array, fitted):

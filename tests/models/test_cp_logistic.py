@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sparse
-from dense_cp import whole
+from dense_cp import same_bits, whole
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
@@ -85,15 +85,6 @@ def serial_logistic(tensor, factors, n_iterations, ridge=RIDGE):
             factors[mode] = solved / weights
         fits.append(1 - loss_of(factors, weights, tensor) / null)
     return factors, weights, fits
-
-
-def same_bits(one, other):
-    pairs = zip(one.state_.factors, other.state_.factors, strict=True)
-    return (
-        all(a.tobytes() == b.tobytes() for a, b in pairs)
-        and one.state_.weights.tobytes() == other.state_.weights.tobytes()
-        and one.history_["fit"].tolist() == other.history_["fit"].tolist()
-    )
 
 
 @pytest.fixture(scope="module", params=[2, 3, 4])
