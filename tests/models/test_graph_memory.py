@@ -74,10 +74,13 @@ def test_what_a_validation_takes_is_known(layer, kind, hidden):
     weights = comm.values([RankModel([*network.first_weights().values()], {})])
     text.boundary_at(comm, data, there, weights, network=network)  # compiles
     gc.collect()
-    tracemalloc.start()
-    last = text.boundary_at(comm, data, there, weights, network=network)
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    most = np.inf
+    for _ in range(3):  # the least of them, as threads of other tests' clusters allocate, too
+        last = None
+        tracemalloc.start()
+        last = text.boundary_at(comm, data, there, weights, network=network)
+        most = min(most, tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
     (size,) = comm.gather(
         comm.map(text.layer_sizes, data, there.rounds[0].messages, network=network)
     )
