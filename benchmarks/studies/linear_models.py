@@ -31,7 +31,7 @@ from daskpart import LinearSVC, LogisticRegression
 from daskpart.collectives import Communicator, PerRank, communicator_for
 from daskpart.collectives.stream import Stream
 from daskpart.models.linear import sgd as steps
-from daskpart.models.optimisation.aggregation import aggregation_of
+from daskpart.models.optimisation.aggregation import Aggregator
 from daskpart.models.samples.files import FileSamples
 from daskpart.models.samples.problem import encoded
 from daskpart.readers import survey
@@ -305,7 +305,8 @@ def added_up(comm: Communicator, held: PerRank, *, names: Sequence[str]) -> dict
         for name in names:
             comm.fold(comm.map(_size, held), len).result()  # all begin together
             begin = perf_counter()
-            total = aggregation_of(name).begin(comm, held).collect()
+            pending, _ = Aggregator(name).begin(comm, held)
+            total = pending.collect()
             comm.fold(comm.map(_size, total), len).result()
             seconds[name].append(perf_counter() - begin)
     return {name: statistics.median(found[1:]) for name, found in seconds.items()}

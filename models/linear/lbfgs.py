@@ -201,8 +201,8 @@ def iteration(
 def _evaluated(comm: Communicator, rows: PerRank, model: PerRank, fit: Lbfgs) -> PerRank:
     """The model with loss and gradient at what is tried."""
     model = comm.update(evaluate, model, rows, fit=fit)
-    total = fit.aggregator.total(comm, comm.map(share_of, model))
-    return comm.update(take_total, model, total, fit=fit)
+    pending, _ = fit.aggregator.begin(comm, comm.map(share_of, model))
+    return comm.update(take_total, model, pending.collect(), fit=fit)
 
 
 def _with_direction(comm: Communicator, model: PerRank, fit: Lbfgs) -> PerRank:

@@ -27,7 +27,7 @@ from daskpart.models.base.parameters import AT_LEAST_0, POSITIVE
 from daskpart.models.base.session import client_for
 from daskpart.models.base.state import State
 from daskpart.models.base.text import Text
-from daskpart.models.optimisation.aggregation import NAMES, Aggregator, aggregation_of
+from daskpart.models.optimisation.aggregation import NAMES, Aggregator
 from daskpart.models.optimisation.optimisers import OPTIMIZERS, slots_from
 from daskpart.models.optimisation.schedules import SCHEDULES, schedule_of
 from daskpart.models.samples.estimator import SampleModel, is_lazy_or_file
@@ -455,7 +455,7 @@ class LinearModel(SampleModel):
                 l1=l1,
                 l2=l2,
                 n_samples=problem.n_samples,
-                aggregator=Aggregator(aggregation_of(self.aggregation)),
+                aggregator=Aggregator(self.aggregation),
                 block_rows=problem.block_rows,
                 scale_free=problem.classes is None,
             )

@@ -1,4 +1,4 @@
-"""How the gradients of the ranks are added up: one small object a strategy.
+"""How the gradients of the ranks are added up: by name.
 
     rank 0   ‥a‥‥b‥‥ ┐  compress?   ┌ dense      all N values travel
     rank 1   ‥a‥c‥‥‥ ┼─ TopK, and ──┤ sparse     entries travel, by a named algorithm
@@ -17,8 +17,7 @@ are cut by the sum before (`equal_shares`).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from daskpart.collectives.communicator import Communicator, PerRank
@@ -30,7 +29,7 @@ from daskpart.collectives.sparse_allreduce import (
 )
 from daskpart.collectives.sparse_steps import ALGORITHMS
 from daskpart.collectives.stream import Stream
-from daskpart.collectives.topk import ApproximateTopK, Compressor, TopK, topk_select
+from daskpart.collectives.topk import Compressor, topk_select
 
 SPLIT = ("ssar-split-allgather", "dsar-split-allgather-doubling")
 # of one common machine, in round figures: chooses alike everywhere, where nothing was measured
@@ -48,104 +47,26 @@ def same_order(n_ranks: int) -> tuple[str, ...]:
     return (*SPLIT, "ssar-recursive-doubling") if n_ranks < 4 else SPLIT
 
 
-@dataclass(frozen=True)
-class Aggregation(ABC):
-    """The base of the strategies: a frozen description, static in a text.
-
-    Parameters
-    ----------
-    agreed : bool
-        Whether the ranks know already that they hold vectors of one shape and dtype.
-    """
-
-    agreed: bool = field(default=False, kw_only=True)
-
-    @abstractmethod
-    def begin(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
-        """Begin to add up streams; ``collect()`` on what this returns gives the sum."""
-
-    def post(self, comm: Communicator, gradients: PerRank) -> tuple[PendingAllreduce, Aggregation]:
-        """Begin to add up streams, and what adds up more of them, alike in shape and dtype."""
-        return self.begin(comm, gradients), self if self.agreed else replace(self, agreed=True)
-
-
-@dataclass(frozen=True)
-class DenseSum(Aggregation):
-    """All values travel, also the zeros: a reduce-scatter and an allgather."""
-
-    def begin(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
-        """Begin; see `Aggregation.begin`."""
-        whole = comm.map(_dense, gradients)
-        return post_sparse_allreduce(
-            comm, whole, algorithm=SPLIT[1], model=COMMON, agreed=self.agreed
-        )
-
-
-@dataclass(frozen=True)
-class SparseSum(Aggregation):
-    """Entries travel, by one algorithm of `daskpart.collectives.sparse_allreduce`.
-
-    Parameters
-    ----------
-    algorithm : str
-    """
-
-    algorithm: str = SPLIT[0]
-
-    def begin(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
-        """Begin; see `Aggregation.begin`."""
-        return post_sparse_allreduce(
-            comm, gradients, algorithm=self.algorithm, model=COMMON, switch_density=SWITCH,
-            agreed=self.agreed,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class AutoSum(Aggregation):
-    """The algorithm of the least predicted time, from what the ranks hold."""
-
-    def begin(self, comm: Communicator, gradients: PerRank) -> PendingAllreduce:
-        """Begin; see `Aggregation.begin`."""
-        return self.post(comm, gradients)[0]
-
-    def post(self, comm: Communicator, gradients: PerRank) -> tuple[PendingAllreduce, SparseSum]:
-        """Choose, and begin; see `Aggregation.post`."""
-        best = best_algorithm(comm, gradients, COMMON, same_order(comm.n_ranks), SWITCH)
-        chosen = SparseSum(best.algorithm, agreed=True)
-        return chosen.begin(comm, gradients), chosen
-
-
 NAMES = ("auto", "dense", *ALGORITHMS)
-
-
-def aggregation_of(name: str) -> Aggregation:
-    """The strategy of one of `NAMES`."""
-    return {"auto": AutoSum(), "dense": DenseSum()}.get(name) or SparseSum(name)
-
-
-def compressor_of(
-    k: int | None, bucket: int | None, approximate: bool, random_state: int
-) -> Compressor | None:
-    """TopK or approximate TopK with k entries; None where all are sent."""
-    if k is None:
-        return None
-    if approximate:
-        return ApproximateTopK(k, random_state, bucket)
-    return TopK(k, bucket)
 
 
 @dataclass(frozen=True)
 class Aggregator:
-    """A strategy, and what is left out of each gradient before.
+    """How gradients are added up: a frozen description, static in a text.
 
     Parameters
     ----------
-    aggregation : Aggregation
+    name : str
+        One of `NAMES`.
     compressor : TopK, ApproximateTopK or None
+        What is left out of each gradient before.
+    agreed : bool
+        Whether the ranks know already that they hold vectors of one shape and dtype.
     """
 
-    aggregation: Aggregation
-    compressor: Any = None
+    name: str
+    compressor: Compressor | None = None
+    agreed: bool = False
 
     def post(
         self, comm: Communicator, gradients: PerRank, feedback: PerRank
@@ -163,14 +84,19 @@ class Aggregator:
         """
         if self.compressor is not None:
             gradients, feedback = topk_select(comm, self.compressor, gradients, feedback)
-        pending, aggregation = self.aggregation.post(comm, gradients)
-        if aggregation is self.aggregation:
-            return pending, feedback, self
-        return pending, feedback, replace(self, aggregation=aggregation)
+        pending, aggregator = self.begin(comm, gradients)
+        return pending, feedback, aggregator
 
-    def total(self, comm: Communicator, gradients: PerRank) -> PerRank:
-        """The sum of all that the ranks hold, nothing left out."""
-        return self.aggregation.begin(comm, gradients).collect()
+    def begin(self, comm: Communicator, gradients: PerRank) -> tuple[PendingAllreduce, Aggregator]:
+        """The same of all that the ranks hold, nothing left out."""
+        if self.name == "auto":
+            best = best_algorithm(comm, gradients, COMMON, same_order(comm.n_ranks), SWITCH)
+            return replace(self, name=best.algorithm, agreed=True).begin(comm, gradients)
+        how: dict[str, Any] = {"algorithm": self.name, "switch_density": SWITCH}
+        if self.name == "dense":
+            gradients, how = comm.map(_dense, gradients), {"algorithm": SPLIT[1]}
+        pending = post_sparse_allreduce(comm, gradients, model=COMMON, agreed=self.agreed, **how)
+        return pending, self if self.agreed else replace(self, agreed=True)
 
 
 def _dense(stream: Stream) -> Stream:

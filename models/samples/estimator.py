@@ -25,7 +25,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from daskpart._floor.checks import refuse_masked, refuse_path
 from daskpart._floor.words import not_read
 from daskpart.collectives import PerRank
-from daskpart.collectives.topk import Compressor
+from daskpart.collectives.topk import ApproximateTopK, Compressor, TopK
 from daskpart.errors import InputError
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.class_weights import refuse_balanced, weights_of_classes
@@ -50,12 +50,7 @@ from daskpart.models.base.problem import (
 )
 from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State
-from daskpart.models.optimisation.aggregation import (
-    NAMES,
-    Aggregator,
-    aggregation_of,
-    compressor_of,
-)
+from daskpart.models.optimisation.aggregation import NAMES, Aggregator
 from daskpart.readers import ExamplesFile
 
 from .file_answers import answers_of_file
@@ -352,10 +347,14 @@ class SampleModel(DistributedEstimator):
         return comm.settle(comm.values(problem.rows_of(plan.members)))
 
     def _aggregator(self, random_state: int) -> Aggregator:
-        return Aggregator(aggregation_of(self.aggregation), self._compressor(random_state))
+        return Aggregator(self.aggregation, self._compressor(random_state))
 
     def _compressor(self, random_state: int) -> Compressor | None:
-        return compressor_of(self.top_k, self.top_k_bucket, self.top_k_approximate, random_state)
+        if self.top_k is None:
+            return None
+        if self.top_k_approximate:
+            return ApproximateTopK(self.top_k, random_state, self.top_k_bucket)
+        return TopK(self.top_k, self.top_k_bucket)
 
     def _lazily(self, name: str, X: Any, n_columns: int, dtype: Any) -> Any:
         """What a method answers for a Dask collection, as a Dask array; columns 0: one answer.

@@ -8,7 +8,7 @@ import pytest
 from daskpart.collectives import LocalCommunicator
 from daskpart.collectives.stream import stream_of
 from daskpart.errors import InputError
-from daskpart.models.optimisation.aggregation import NAMES, Aggregator, aggregation_of
+from daskpart.models.optimisation.aggregation import NAMES, Aggregator
 
 N = 1000
 
@@ -23,7 +23,7 @@ def gradients(n_ranks: int, step: int, share: float = 0.1) -> list[np.ndarray]:
 @pytest.mark.parametrize("n_ranks", [2, 3, 4])
 @pytest.mark.parametrize("name", NAMES)
 def test_ranks_agree_with_the_first_sum_alone(name, n_ranks):
-    aggregator = Aggregator(aggregation_of(name))
+    aggregator = Aggregator(name)
     labels = []
     with LocalCommunicator(n_ranks) as comm:
         for step in range(3):
@@ -43,4 +43,4 @@ def test_ranks_that_disagree_are_told_with_the_first_sum(name):
     with LocalCommunicator(2) as comm:
         streams = comm.values([stream_of(np.ones(size)) for size in (3, 4)])
         with pytest.raises(InputError, match=r"shape \(3,\).*shape \(4,\)"):
-            Aggregator(aggregation_of(name)).post(comm, streams, streams)
+            Aggregator(name).post(comm, streams, streams)

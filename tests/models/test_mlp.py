@@ -246,7 +246,7 @@ def test_the_sum_of_a_layer_is_under_way_while_the_layer_before_is_computed(monk
     monkeypatch.setattr(sgd, "backward", noted_backward)
     monkeypatch.setattr(sgd, "move", noted_move)
     aggregator = model._aggregator(0)
-    noted = Noted(aggregator.aggregation, aggregator.compressor)
+    noted = Noted(aggregator.name, aggregator.compressor)
     monkeypatch.setattr(model, "_aggregators", lambda network, seed: (noted,) * network.n_layers)
     model.fit(X, y)
     expected = ["backward 2", "post", "backward 1", "post", "backward 0", "post"]
