@@ -56,9 +56,14 @@ class ColumnBlock:
     weight: NDArray[np.float64]
 
     @property
-    def arrays(self) -> tuple[Array, ...]:
-        """What the kernel takes first."""
-        return self.features, self.pointer, self.rows, self.data, self.target, self.weight
+    def columns(self) -> tuple[Array, ...]:
+        """What kernels take first."""
+        return self.features, self.pointer, self.rows, self.data
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in (*self.columns, self.target, self.weight))
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +85,7 @@ class RankColumns:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return sum(array.nbytes for block in self.blocks for array in block.arrays)
+        return sum(block.nbytes for block in self.blocks)
 
 
 Columns = RankColumns | StoredRows[RankColumns]
@@ -130,10 +135,8 @@ def column_blocks(columns: Columns, length: int | None) -> Iterator[ColumnBlock]
         yield from part.blocks
 
 
-@kernel
 def add_gradient(
-    features: Array, pointer: Array, rows: Array, data: Array, target: Array, weight: Array,
-    share: float, code: int, epsilon: float, intercept: bool, weights: Array, scores: Array,
+    block: ColumnBlock, share: float, code: int, epsilon: float, intercept: bool, weights: Array,
     gradient: Array,
 ) -> float:  # fmt: skip
     """Add the gradient of a block of rows; gives the sum of their losses.
@@ -142,36 +145,60 @@ def add_gradient(
     ----------
     share : float
         Each gradient is multiplied by this and the weight of its row.
-    weights, gradient : float64 array
-        Feature j, output c at ``j · n_outputs + c``, intercepts last; the gradient may be longer.
-    scores : float64 array of shape (n_rows, n_outputs)
-        Room.
+    weights, gradient : float64 array of shape (n_features + 1, n_outputs)
+        Intercepts last.
     """
+    scores = np.zeros((len(block.target), weights.shape[1]))
+    add_scores(*block.columns, weights, scores)
+    loss: float = _to_slopes(
+        scores, block.target, block.weight, share, code, epsilon, intercept, weights, gradient
+    )
+    add_products(*block.columns, scores, gradient)
+    return loss
+
+
+@kernel
+def _to_slopes(
+    scores: Array, target: Array, weight: Array, share: float, code: int, epsilon: float,
+    intercept: bool, weights: Array, gradient: Array,
+) -> float:  # fmt: skip
+    """Make scores, which lack the intercepts, slopes, and add those of intercepts up."""
     n_rows, n_outputs = scores.shape
-    behind, loss = len(weights) - n_outputs, 0.0
+    last, loss = len(weights) - 1, 0.0
     for row in range(n_rows):
         for c in range(n_outputs):
-            scores[row, c] = 0.0
-    for k in range(len(features)):
-        first = features[k] * n_outputs
-        for c in range(n_outputs):
-            w = weights[first + c]
-            # unsigned numbers, as negative ones would be counted from the end
-            for p in range(np.uint64(pointer[k]), np.uint64(pointer[k + 1])):
-                scores[rows[p], c] += data[p] * w
-    for row in range(n_rows):
-        for c in range(n_outputs):
-            scores[row, c] += weights[behind + c]
+            scores[row, c] += weights[last, c]
         loss += weight[row] * slopes_of(code, epsilon, scores[row], target, row)
         for c in range(n_outputs):
             scores[row, c] *= weight[row] * share
             if intercept:
-                gradient[behind + c] += scores[row, c]
-    for k in range(len(features)):
-        first = features[k] * n_outputs
-        for c in range(n_outputs):
-            total = gradient[first + c]
-            for p in range(np.uint64(pointer[k]), np.uint64(pointer[k + 1])):
-                total += data[p] * scores[rows[p], c]
-            gradient[first + c] = total
+                gradient[last, c] += scores[row, c]
     return loss
+
+
+@kernel
+def add_scores(
+    features: Array, pointer: Array, rows: Array, data: Array, weights: Array, scores: Array
+) -> None:
+    """Add X w to the scores of rows; weights of 0 are passed over."""
+    for k in range(len(features)):
+        for c in range(scores.shape[1]):
+            w = weights[features[k], c]
+            if w == 0.0:
+                continue
+            # unsigned numbers, as negative ones would be counted from the end
+            for p in range(np.uint64(pointer[k]), np.uint64(pointer[k + 1])):
+                scores[rows[p], c] += data[p] * w
+
+
+@kernel
+def add_products(
+    features: Array, pointer: Array, rows: Array, data: Array, slopes: Array, products: Array
+) -> None:
+    """Add Xᵀ s to the products, row after row."""
+    for k in range(len(features)):
+        for c in range(slopes.shape[1]):
+            total = products[features[k], c]
+            for p in range(np.uint64(pointer[k]), np.uint64(pointer[k + 1])):
+                total += data[p] * slopes[rows[p], c]
+            products[features[k], c] = total

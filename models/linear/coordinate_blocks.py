@@ -181,31 +181,3 @@ def add_curvature(
             bound[j] += abs(data[p]) * (share[row] * mass[block[j]])
         for p in range(pointer[row], pointer[row + 1]):
             mass[block[indices[p]]] = 0.0
-
-
-@kernel
-def add_scores(
-    features: Array, pointer: Array, rows: Array, data: Array, weights: Array, scores: Array
-) -> None:
-    """Add X w to the scores of a piece's rows."""
-    for k in range(len(features)):
-        for c in range(scores.shape[1]):
-            w = weights[features[k], c]
-            if w == 0.0:
-                continue
-            # unsigned numbers, as negative ones would be counted from the end
-            for p in range(np.uint64(pointer[k]), np.uint64(pointer[k + 1])):
-                scores[rows[p], c] += data[p] * w
-
-
-@kernel
-def add_products(
-    features: Array, pointer: Array, rows: Array, data: Array, slopes: Array, products: Array
-) -> None:
-    """Add Xᵀ s to the products of a block, row after row."""
-    for k in range(len(features)):
-        for c in range(slopes.shape[1]):
-            total = products[features[k], c]
-            for p in range(np.uint64(pointer[k]), np.uint64(pointer[k + 1])):
-                total += data[p] * slopes[rows[p], c]
-            products[features[k], c] = total

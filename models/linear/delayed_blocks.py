@@ -46,14 +46,8 @@ from daskpart.collectives import (
 )
 from daskpart.models.samples.rows import Rows
 
-from .coordinate_blocks import (
-    CoordinateBlocks,
-    Piece,
-    add_curvature,
-    add_products,
-    add_scores,
-    parts_of,
-)
+from .columns import add_products, add_scores
+from .coordinate_blocks import CoordinateBlocks, Piece, add_curvature, parts_of
 
 _UNPENALISED = 2.0**40
 

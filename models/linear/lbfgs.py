@@ -261,11 +261,9 @@ def evaluate(model: LbfgsModel, rows: Columns, *, fit: Lbfgs) -> LbfgsModel:
     """Loss and gradient of a rank's rows at what is tried: the loss as the last entry."""
     share, loss = 1.0 / fit.n_samples, 0.0
     summed = np.zeros(len(model.tried) + 1)
+    weights, gradient = (each.reshape(-1, fit.n_outputs) for each in (model.tried, summed[:-1]))
     for block in column_blocks(rows, fit.block_rows):
-        scores = np.empty((len(block.target), fit.n_outputs))
-        loss += add_gradient(
-            *block.arrays, share, fit.loss, fit.epsilon, fit.intercept, model.tried, scores, summed
-        )
+        loss += add_gradient(block, share, fit.loss, fit.epsilon, fit.intercept, weights, gradient)
     summed[-1] = loss * share
     if not (-LARGEST < summed.min() and summed.max() < LARGEST):  # nor NaN: the step was too long
         summed[:] = 0.0  # infinities of two ranks have no sum

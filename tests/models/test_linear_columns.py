@@ -53,16 +53,17 @@ def test_all_rows_at_once_are_the_rows_one_by_one(
 ):
     code = code if n_outputs == 1 else MULTINOMIAL
     rows, weights = made(*shape, n_outputs, dtype, seed, code)
-    gradient, loss = np.zeros(len(weights)), 0.0
+    gradient, loss = np.zeros((len(weights) // n_outputs, n_outputs)), 0.0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(columns, "MOST_ROWS", most_rows)
         held = by_columns(rows, n_outputs=n_outputs)
     for block in column_blocks(held, None):
-        scores = np.empty((len(block.target), n_outputs))
-        loss += add_gradient(*block.arrays, 0.5, code, 0.1, intercept, weights, scores, gradient)
+        loss += add_gradient(
+            block, 0.5, code, 0.1, intercept, weights.reshape(gradient.shape), gradient
+        )
     expected, of_rows = by_rows(rows, weights, n_outputs, 0.5, code, intercept)
     assert len(held.blocks) == max(1, -(-shape[0] // most_rows))
-    np.testing.assert_array_equal(gradient, of_rows)
+    np.testing.assert_array_equal(gradient.ravel(), of_rows)
     assert loss == pytest.approx(expected, rel=1e-12)
 
 
