@@ -200,6 +200,7 @@ class LinearModel(SampleModel):
     partitioner: str
     delay: float
     overlap: bool
+    epsilon: float = 0.0  # of the Huber loss
     state_: LinearState
 
     # -- what a model of the three says ---
@@ -479,7 +480,7 @@ class LinearModel(SampleModel):
         """What every solver is told."""
         return {
             "loss": self._loss_of(problem.n_outputs).code,
-            "epsilon": float(getattr(self, "epsilon", 0.0)),
+            "epsilon": float(self.epsilon),
             "intercept": bool(self.fit_intercept),
             "n_outputs": problem.n_outputs,
         }
@@ -505,13 +506,13 @@ class LinearModel(SampleModel):
         if held is None:
             return None
         loss = self._loss_of(held.n_outputs)
-        epsilon = float(getattr(self, "epsilon", 0.0))
 
         def evaluate(state: LinearState) -> dict[str, float]:
             how = {"coefficients": state.coefficients, "intercepts": state.intercepts}
             scores = np.array(held.outputs(partial(scores_of_rows, **how)))  # to be spent
             target = in_columns(held.target)
-            return {"validation_loss": mean_loss(loss.code, epsilon, scores, target, held.weight)}
+            found = mean_loss(loss.code, float(self.epsilon), scores, target, held.weight)
+            return {"validation_loss": found}
 
         return evaluate
 

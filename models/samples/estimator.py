@@ -98,6 +98,7 @@ class SampleModel(DistributedEstimator):
     top_k: int | None
     top_k_bucket: int | None
     top_k_approximate: bool
+    class_weight: Any = None  # of classifiers
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -242,21 +243,13 @@ class SampleModel(DistributedEstimator):
         if isinstance(X, ExamplesFile):
             return self._file_samples(X, y, weight, classes, class_weights)
         target, n_outputs, classes = self._targets(y, classes)
-        weight, class_weights = self._weights(weight, y, classes, class_weights)
+        if class_weights is None and self.class_weight is not None:
+            mass = np.bincount(np.searchsorted(classes, y), weight, len(classes)).astype(float)
+            class_weights = weights_of_classes(self.class_weight, classes, mass)
+        weight = weights_of(weight, class_weights, y, classes)
         if is_lazy(X):
-            return LazySamples(X, target, n_outputs, weight, classes, class_weights, names)
+            return LazySamples(X, target, n_outputs, weight, classes, class_weights, columns=names)
         return Samples(canonical_rows(X), target, n_outputs, weight, classes, class_weights)
-
-    def _weights(
-        self, sample_weight: NDArray[np.float64], y: Any, classes: Any, class_weights: Any
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """Weights of the samples and of the classes, which are counted where they are not given."""
-        asked = getattr(self, "class_weight", None)
-        if class_weights is None and asked is not None:
-            places = np.searchsorted(classes, y)
-            mass = np.bincount(places, sample_weight, len(classes)).astype(np.float64)
-            class_weights = weights_of_classes(asked, classes, mass)
-        return weights_of(sample_weight, class_weights, y, classes), class_weights
 
     def _note_features(self, X: Any, names: Any, reset: bool) -> None:
         """Features of a file or a lazy array are those of the model, or checked against them."""
@@ -276,9 +269,9 @@ class SampleModel(DistributedEstimator):
             classes = classes_of(file)
         check_file(file, y, sample_weight, classes, self._encode)
         n_outputs = 1 if classes is None else self._n_outputs(classes)
-        asked = getattr(self, "class_weight", None)
-        if class_weights is None and asked is not None:
-            class_weights = weights_of_classes(asked, classes, label_mass(file, classes))
+        if class_weights is None and self.class_weight is not None:
+            mass = label_mass(file, classes)
+            class_weights = weights_of_classes(self.class_weight, classes, mass)
         return FileSamples(file, self._encode, n_outputs, classes, class_weights)
 
     def _lazily_given(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> Given:
@@ -493,7 +486,7 @@ class SampleClassifier(ClassifierMixin, SampleModel):
         classes : array, optional
             All classes; needed on the first call.
         """
-        refuse_balanced(getattr(self, "class_weight", None))
+        refuse_balanced(self.class_weight)
         return self._fit(
             X, y, client=client, one_step=True, classes=self._classes_of_partial_fit(classes),
             sample_weight=sample_weight,

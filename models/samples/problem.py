@@ -164,17 +164,8 @@ class LazySamples(Samples):
         Names of the features, for errors in chunks.
     """
 
-    def __init__(
-        self,
-        X: Any,
-        target: NDArray[np.float64],
-        n_outputs: int,
-        sample_weight: NDArray[np.float64],
-        classes: NDArray[Any] | None = None,
-        class_weights: NDArray[np.float64] | None = None,
-        columns: NDArray[Any] | None = None,
-    ) -> None:
-        super().__init__(X, target, n_outputs, sample_weight, classes, class_weights)
+    def __init__(self, *given: Any, columns: NDArray[Any] | None) -> None:
+        super().__init__(*given)
         self.columns = columns
 
     def fingerprint(self) -> str:
