@@ -40,7 +40,7 @@ DECREASE, CURVATURE = 1e-4, 0.9
 ROUNDING = 1e-12  # of a loss, relative
 LEAST_SHARE = 1e-8  # of what the gradient is held against, in the largest of its entries
 FEW_TRIES, MAX_TRIES = 5, 40
-N_PAIRS = 10
+N_PAIRS = 10  # steps that the recursion remembers
 LARGEST = 1e300  # of what a rank adds to a sum: many of them are still finite together
 NONE = np.zeros(0)
 _CACHED = 1024  # values of each vector that are gone through at a time
@@ -55,8 +55,6 @@ class Lbfgs:
     scale_free : bool
         Hold the gradient against its size at weights of 0 where that is below 1: a regression of
         small numbers has small gradients everywhere, one of classes has not.
-    n_pairs : int
-        Steps that the recursion remembers.
     block_rows : int or None
         Rows of a rank that are in memory at a time; None: all.
     """
@@ -69,9 +67,8 @@ class Lbfgs:
     n_outputs: int
     n_samples: int
     aggregator: Aggregator
-    scale_free: bool = False
-    n_pairs: int = N_PAIRS
-    block_rows: int | None = None
+    scale_free: bool
+    block_rows: int | None
 
 
 @dataclass(eq=False)
@@ -86,13 +83,13 @@ class LbfgsModel:
         The pseudo-gradient there: without an L1 term the gradient.
     direction, tried, tried_gradient, tried_loss
         In the line search.
-    pairs : float64 ndarray of shape (2 · n_pairs, values of the rank's slice)
-        Of the last steps: each step in a row, and n_pairs further how the gradient changed with it.
+    pairs : float64 ndarray of shape (2 · N_PAIRS, values of the rank's slice)
+        Of the last steps: each step in a row, and N_PAIRS further how the gradient changed with it.
     own : slice
         The rank's share of a vector.
     order : list of int
         Rows of the steps, from the oldest to the newest.
-    products : float64 ndarray of shape (2 · n_pairs, 2 · n_pairs + 1)
+    products : float64 ndarray of shape (2 · N_PAIRS, 2 · N_PAIRS + 1)
         Of all pairs with each other and, last, with the gradient; of whole vectors.
     scale : float
         The tolerance is a share of it: 1, or of a regression less.
@@ -118,11 +115,6 @@ class LbfgsModel:
     def copy(self) -> LbfgsModel:
         """A copy that shares nothing that changes."""
         return copy.deepcopy(self)
-
-    @property
-    def n_pairs(self) -> int:
-        """Steps that are remembered at most."""
-        return len(self.pairs) // 2
 
     @property
     def nbytes(self) -> int:
@@ -237,12 +229,12 @@ def first_model(part: Part, rank: int, *, n_ranks: int, fit: Lbfgs) -> LbfgsMode
     """A rank's model from its part of a state."""
     weights, slots = np.array(part["weights"]), part["slots"]
     own = slice_of(len(weights), rank, n_ranks)
-    pairs = np.zeros((2 * fit.n_pairs, own.stop - own.start))
+    pairs = np.zeros((2 * N_PAIRS, own.stop - own.start))
     # in the same rows as before: sums over them have the order of the rows
     order = slots.get("rows", np.arange(len(slots.get("moves", ())))).tolist()
     if order:
         pairs[order] = slots["moves"][:, own]
-        pairs[[fit.n_pairs + row for row in order]] = slots["changes"][:, own]
+        pairs[[N_PAIRS + row for row in order]] = slots["changes"][:, own]
     return LbfgsModel(
         weights=weights,
         gradient=np.array(slots.get("gradient", NONE)),
@@ -252,7 +244,7 @@ def first_model(part: Part, rank: int, *, n_ranks: int, fit: Lbfgs) -> LbfgsMode
         pairs=pairs,
         own=own,
         order=order,
-        products=np.zeros((2 * fit.n_pairs, 2 * fit.n_pairs + 1)),
+        products=np.zeros((2 * N_PAIRS, 2 * N_PAIRS + 1)),
         tried=weights,
     )
 
@@ -335,16 +327,16 @@ def keep_scale(model: LbfgsModel, *, fit: Lbfgs) -> LbfgsModel:
 
 def all_products(model: LbfgsModel) -> NDArray[np.float64]:
     """Products of the rank's slices, of all pairs with each other and with the gradient."""
-    n_pairs, products = model.n_pairs, np.zeros(model.products.shape)
+    products = np.zeros(model.products.shape)
     for row in model.order:
-        products[:, [row, n_pairs + row, -1]] = products_with(model, row)
+        products[:, [row, N_PAIRS + row, -1]] = products_with(model, row)
     return products
 
 
 def products_with(model: LbfgsModel, row: int) -> NDArray[np.float64]:
     """Products of the slices of all pairs with those of one, and with that of the gradient."""
     products = np.zeros((len(model.pairs), 3))
-    change = model.pairs[model.n_pairs + row]
+    change = model.pairs[N_PAIRS + row]
     add_products(model.pairs, model.pairs[row], change, model.pseudo[model.own], products)
     return products
 
@@ -362,13 +354,13 @@ def take_products(model: LbfgsModel, products: NDArray[np.float64]) -> LbfgsMode
 
 def remember(model: LbfgsModel, new: NDArray[np.float64]) -> LbfgsModel:
     """The products of a new pair; one that does not curve upwards, as floats tell, is forgotten."""
-    newest, n_pairs = model.order[-1], model.n_pairs
+    newest = model.order[-1]
     products = model.products.copy()
-    for row, column in ((newest, 0), (n_pairs + newest, 1)):
+    for row, column in ((newest, 0), (N_PAIRS + newest, 1)):
         products[:, row] = products[row, :-1] = new[:, column]
     products[:, -1] = new[:, -1]
     model.products = products
-    divisors = products[n_pairs + newest, [newest, n_pairs + newest]]
+    divisors = products[N_PAIRS + newest, [newest, N_PAIRS + newest]]
     if divisors.min() < np.finfo(np.float64).tiny:
         model.order = model.order[:-1]
     return model
@@ -478,19 +470,15 @@ def judgement(model: LbfgsModel, *, fit: Lbfgs) -> NDArray[np.float64]:
 
 def accept(model: LbfgsModel, *, fit: Lbfgs) -> LbfgsModel:
     """Go there; the step and how the gradient changed take the place of the oldest pair."""
-    own, n_known = model.own, len(model.order)
-    row = model.order[0] if n_known == model.n_pairs else _free(model)
+    own, free = model.own, set(range(N_PAIRS)) - set(model.order)
+    row = min(free) if free else model.order[0]
     model.order = [each for each in model.order if each != row] + [row]
     np.subtract(model.tried[own], model.weights[own], out=model.pairs[row])
-    change = model.pairs[model.n_pairs + row]
+    change = model.pairs[N_PAIRS + row]
     np.subtract(model.tried_gradient[own], model.gradient[own], out=change)
     model.weights, model.gradient = model.tried, model.tried_gradient
     model.loss = model.tried_loss
     return with_pseudo(model, fit)
-
-
-def _free(model: LbfgsModel) -> int:
-    return next(row for row in range(model.n_pairs) if row not in model.order)
 
 
 def measures_of(model: LbfgsModel) -> NDArray[np.float64]:
@@ -501,7 +489,7 @@ def measures_of(model: LbfgsModel) -> NDArray[np.float64]:
 
 def part_of(model: LbfgsModel, rows: Columns) -> Part:
     """What a rank gives back: its slice of the pairs, rank 0 all else."""
-    rows_of_pairs = [*model.order, *(model.n_pairs + row for row in model.order)]
+    rows_of_pairs = [*model.order, *(N_PAIRS + row for row in model.order)]
     part: Part = {
         "residual": np.zeros((1, 0), rows.dtype),
         "pairs": model.pairs[rows_of_pairs].reshape(2, len(model.order), model.pairs.shape[1]),
