@@ -137,7 +137,6 @@ class Loss:
 
     Attributes
     ----------
-    name : str
     code : int
         By which kernels know it.
     smooth : bool
@@ -149,7 +148,6 @@ class Loss:
         "poisson", for which there is no most, that at a score of 0.
     """
 
-    name: str
     code: int
     smooth: bool = True
     steepest: Callable[[float], float] = _one_at_most
@@ -157,19 +155,11 @@ class Loss:
 
 
 LOSSES = {
-    loss.name: loss
-    for loss in (
-        Loss("log", LOG, curvature=0.25),
-        Loss("hinge", HINGE, smooth=False),
-        Loss(
-            "squared_hinge",
-            SQUARED_HINGE,
-            steepest=lambda typical: 2 * (1 + typical),
-            curvature=2.0,
-        ),
-        Loss("squared", SQUARED, steepest=lambda typical: 1 + typical),
-        Loss("huber", HUBER),
-        Loss("multinomial", MULTINOMIAL, curvature=0.5),
-        Loss("poisson", POISSON),
-    )
+    "log": Loss(LOG, curvature=0.25),
+    "hinge": Loss(HINGE, smooth=False),
+    "squared_hinge": Loss(SQUARED_HINGE, steepest=lambda typical: 2 * (1 + typical), curvature=2.0),
+    "squared": Loss(SQUARED, steepest=lambda typical: 1 + typical),
+    "huber": Loss(HUBER),
+    "multinomial": Loss(MULTINOMIAL, curvature=0.5),
+    "poisson": Loss(POISSON),
 }
