@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
 from daskpart.errors import InputError
 from daskpart.models.base.state import State, replicated, rows_of, scalar
-
-
-def _nothing() -> np.ndarray:
-    return np.zeros(0)
 
 
 @dataclass(eq=False, repr=False)
@@ -41,7 +38,7 @@ class LinearState(State):
 
     weights: np.ndarray = replicated()
     residual: np.ndarray = rows_of("rank")
-    mean: np.ndarray = replicated(default_factory=_nothing)
+    mean: np.ndarray = replicated(default_factory=partial(np.zeros, 0))
     slots: dict[str, np.ndarray] = replicated(default_factory=dict)
     n_outputs: int = scalar(1)
     steps: int = scalar(0)

@@ -39,8 +39,3 @@ class MLPState(State):
     least: np.ndarray = replicated(default_factory=partial(np.zeros, 0))
 
     _answers: ClassVar[tuple[str, ...]] = ("weights",)
-
-    @property
-    def n_weights(self) -> int:
-        """Numbers in all layers."""
-        return sum(array.size for array in self.weights.values())
