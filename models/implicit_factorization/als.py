@@ -81,19 +81,22 @@ class Solve:
 
         `other` and `rows` are float32; with "cholesky" both may be float64.
         """
-        fixed = (events.pointer, events.columns, events.weights, other)
-        ridge = (self.regularization, self.exponent)
         if self.solver == "cg":
             return self._by_gradients(events, other, gram, rows)
         if self.solver == "subspace":
-            single = gram.astype(np.float32)
-            found = solve_by_blocks(*fixed, single, *ridge, self.block_size, rows)
+            fixed = (*events.arrays, other, gram.astype(np.float32), *self.ridge)
+            found = solve_by_blocks(*fixed, self.block_size, rows)
         else:
-            found = solve_exactly(*fixed, gram, *ridge, self.n_sweeps, rows)
+            found = solve_exactly(*events.arrays, other, gram, *self.ridge, self.n_sweeps, rows)
         singular = np.flatnonzero(np.isnan(rows[: events.n_owned, 0]))
         if singular.size:  # to the rounding of float32: λ is weak, or the confidences are far apart
             found += self._in_double(events, singular, other, gram, rows)
         return found
+
+    @property
+    def ridge(self) -> tuple[float, float]:
+        """What kernels take for λ."""
+        return self.regularization, self.exponent
 
     def _by_gradients(
         self, events: Events, other: NDArray[Any], gram: NDArray[np.float64], rows: NDArray[Any]
@@ -102,22 +105,15 @@ class Solve:
 
         Of theirs the steps are rounding alone from some 10⁹ on, and overflow from 10¹⁰ on.
         """
-        single = gram.astype(np.float32)
-
-        def stepped(events: Events, rows: NDArray[np.float32]) -> float:
-            fixed = (events.pointer, events.columns, events.weights, other, single)
-            ridge = (self.regularization, self.exponent)
-            found: float = solve_by_gradients(*fixed, *ridge, self.n_steps, rows)
-            return found
-
         large = events.large
-        if not large.size:
-            return stepped(events, rows)
-        others = np.delete(np.arange(events.n_owned), large)
-        few = rows[others]
-        found = stepped(events.of_rows(others), few)
-        rows[others] = few
-        return found + self._in_double(events, large, other, gram, rows)
+        if large.size:
+            others = np.delete(np.arange(events.n_owned), large)
+            few = rows[others]
+            found = self._by_gradients(events.of_rows(others), other, gram, few)
+            rows[others] = few
+            return found + self._in_double(events, large, other, gram, rows)
+        fixed = (*events.arrays, other, gram.astype(np.float32), *self.ridge)
+        return float(solve_by_gradients(*fixed, self.n_steps, rows))
 
     def _in_double(
         self,
@@ -130,8 +126,8 @@ class Solve:
         """Solve some rows exactly in float64, in place; returns their part of the objective."""
         some = events.of_rows(chosen)
         solved = np.empty((chosen.size, rows.shape[1]))
-        exact = (some.pointer, some.columns, some.weights, other.astype(np.float64), gram)
-        found: float = solve_exactly(*exact, self.regularization, self.exponent, 0, solved)
+        exact = other.astype(np.float64)
+        found: float = solve_exactly(*some.arrays, exact, gram, *self.ridge, 0, solved)
         rows[chosen] = solved
         return found
 
@@ -152,6 +148,11 @@ class Events:
     pointer: NDArray[np.int64]
     columns: NDArray[np.int32]
     weights: NDArray[np.float32]
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """What kernels take first."""
+        return self.pointer, self.columns, self.weights
 
     @cached_property
     def large(self) -> NDArray[np.intp]:
@@ -230,7 +231,7 @@ def solve_side(
     events = factors.events[side]
     found = solve(events, getattr(factors, other), gram, rows)
     if side == "user":  # the objective after the items has their penalty in it, this one's not
-        found = squares_of_rows(events.pointer, solve.regularization, solve.exponent, rows)
+        found = squares_of_rows(events.pointer, *solve.ridge, rows)
         factors.objective = 0.0
     factors.objective += found
     return factors
@@ -262,4 +263,4 @@ def compile_kernels(factors: RankFactors, *, solve: Solve) -> None:
     gram_of(rows, 0, gram)
     nothing = Events(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
     solve(nothing, rows, gram, rows)
-    squares_of_rows(nothing.pointer, solve.regularization, solve.exponent, rows)
+    squares_of_rows(nothing.pointer, *solve.ridge, rows)
