@@ -193,25 +193,24 @@ def plan_fit(
     InputError
         When a rank would get no users.
     """
+
+    def cut(chosen: dict[str, Any]) -> Partition:
+        return _cut(matrix, n_ranks, row_work, **{"random_state": random_state, **chosen})
+
+    def nbytes(parts: Partition) -> float:
+        both = _connectivities(matrix, parts, row_work).values()
+        return 4.0 * n_components * sum(each.connectivity_minus_one() for each in both)
+
     begin = working_clock()
     parts = given_partition(
         partitioner, matrix.shape[0], n_ranks, lambda: np.diff(matrix.row_pointer()),
         "the matrix", "rows",
     )  # fmt: skip
     if parts is None and partitioner == "auto":
-        parts = _weighed(
-            matrix,
-            n_ranks,
-            random_state,
-            n_components=n_components,
-            row_work=row_work,
-            steps=steps,
-            transport=transport,
-            kept=kept,
-        )
+        cuts = Cuts(lambda name: cut(ROW_CUTS[name]), nbytes, lambda: matrix.nnz)
+        parts = weighed_partition(cuts, n_ranks, steps, transport, kept)
     elif parts is None:
-        chosen = ROW_PARTITIONERS[partitioner] if isinstance(partitioner, str) else partitioner
-        parts = _cut(matrix, n_ranks, row_work, **{"random_state": random_state, **chosen})
+        parts = cut(ROW_PARTITIONERS[partitioner] if isinstance(partitioner, str) else partitioner)
     seconds = working_clock() - begin
     users, items = plural(matrix.row_name), plural(matrix.column_name)
     parts.check_fits(matrix.shape[0], "the matrix", users)
@@ -257,30 +256,6 @@ def _cut(matrix: LabelledMatrix, n_ranks: int, row_work: int, **arguments: Any) 
         return partition(matrix, n_ranks, **arguments)
     model = column_net(matrix, nets=looks_at_nets(arguments.get("method", "auto")))
     return partition(model.with_row_work(row_work), n_ranks, **arguments)
-
-
-def _weighed(
-    matrix: LabelledMatrix,
-    n_ranks: int,
-    random_state: int,
-    *,
-    n_components: int,
-    row_work: int,
-    steps: int,
-    transport: str,
-    kept: Any,
-) -> Partition:
-    """The partition that makes a fit shortest."""
-
-    def make(name: str) -> Partition:
-        return _cut(matrix, n_ranks, row_work, random_state=random_state, **ROW_CUTS[name])
-
-    def nbytes(parts: Partition) -> float:
-        both = _connectivities(matrix, parts, row_work).values()
-        return 4.0 * n_components * sum(each.connectivity_minus_one() for each in both)
-
-    cuts = Cuts(make, nbytes, lambda: matrix.nnz)
-    return weighed_partition(cuts, n_ranks, steps, transport, kept)
 
 
 def events_of_ranks(
