@@ -136,16 +136,6 @@ class Sgd(LossSteps):
         """Whether one rank adds its rows to the weights wherever a gradient is left whole."""
         return len(self.sizes) == 1 and type(self.optimizer) is SGD
 
-    def penalty(self, weights: NDArray[np.float64]) -> float:
-        """λ₁ ‖w‖₁ + ½ λ₂ ‖w‖², intercepts left out."""
-        own = weights[: len(weights) - self.n_outputs]
-        size = float(np.abs(own).sum()) if self.l1 else 0.0
-        return self.penalty_of(size, float(own @ own))
-
-    def penalty_of(self, size: float, square: float) -> float:
-        """The same from ‖w‖₁ and ‖w‖²."""
-        return self.l1 * size + 0.5 * self.l2 * square
-
 
 @dataclass(eq=False)
 class SgdModel:
@@ -472,9 +462,7 @@ def move(
         return model
     indices = NO_INDICES
     if total.indices is not None:
-        indices = total.indices
-        if indices.dtype.itemsize < 4:
-            indices = indices.astype(np.uint32)
+        indices = total.indices.astype(_index_type(total.size), copy=False)
     model.entries += apply_step(
         indices, total.values, rate, fit.l1, fit.l2, fit.n_outputs, model.table, model.scalars
     )
@@ -499,7 +487,7 @@ def end_epoch(model: SgdModel, *, fit: Sgd) -> SgdModel:
         fit.l1, fit.l2, fit.n_outputs, model.table, model.scalars, model.mean, share
     )
     model.finite = largest < _TOO_LARGE
-    model.penalty = fit.penalty_of(size, square) if model.finite else 0.0
+    model.penalty = fit.l1 * size + 0.5 * fit.l2 * square if model.finite else 0.0
     return model
 
 
@@ -510,7 +498,7 @@ def measures_of(model: SgdModel) -> NDArray[np.float64]:
 
 
 def loss_at_mean(model: SgdModel, rows: Rows, *, fit: Sgd) -> float:
-    """A rank's part of the loss with the penalty, at the mean weights."""
+    """A rank's part of the loss with the penalty, at the mean weights; no L1 term goes with it."""
     each = model.mean.reshape(-1, fit.n_outputs)
     total = 0.0
     for block in in_blocks(rows, fit.block_rows):
@@ -519,7 +507,8 @@ def loss_at_mean(model: SgdModel, rows: Rows, *, fit: Sgd) -> float:
         if mass:  # of rows that weigh nothing, or none, there is no mean
             loss = mean_loss(fit.loss, fit.epsilon, scores, block.target, block.weight)
             total += mass / fit.n_samples * loss
-    return total + fit.penalty(model.mean) / len(fit.sizes)
+    own = model.mean[: -fit.n_outputs]
+    return total + 0.5 * fit.l2 * float(own @ own) / len(fit.sizes)
 
 
 def part_of(model: SgdModel, feedback: Feedback) -> Part:
