@@ -53,14 +53,6 @@ _UNPENALISED = 2.0**40
 
 
 @dataclass(frozen=True)
-class Penalty:
-    """Of the mean loss: ``l1`` ‖w‖₁ + ½ ``l2`` ‖w‖²."""
-
-    l1: float
-    l2: float
-
-
-@dataclass(frozen=True)
 class DelayedBlocks:
     """What a fit is, equal on all ranks.
 
@@ -72,7 +64,8 @@ class DelayedBlocks:
     intercept : bool
     n_blocks : int
     delay : float
-    penalty : Penalty
+    l1, l2 : float
+        Strengths of the penalty, of the mean loss.
     """
 
     n_samples: int
@@ -82,7 +75,8 @@ class DelayedBlocks:
     intercept: bool
     n_blocks: int
     delay: float
-    penalty: Penalty
+    l1: float
+    l2: float
 
 
 @dataclass(eq=False)
@@ -117,11 +111,10 @@ class RankSolver:
 
     Attributes
     ----------
+    fit : DelayedBlocks
     blocks : list of Block
     hot : bool ndarray of shape (n_rows, n_outputs)
         Whether a row is of an output's class.
-    joint : bool
-        Whether the outputs are one softmax.
     weight : float64 ndarray of shape (n_rows,)
         Of the mean loss over all samples.
     scores : float64 ndarray of shape (n_rows, n_outputs)
@@ -129,9 +122,9 @@ class RankSolver:
         Of the pieces that are in memory at a time.
     """
 
+    fit: DelayedBlocks
     blocks: list[Block]
     hot: NDArray[np.bool_]
-    joint: bool
     weight: NDArray[np.float64]
     scores: NDArray[np.float64]
     piece_bytes: int
@@ -154,16 +147,16 @@ class RankSolver:
             for piece in block.pieces:
                 add_scores(*piece.arrays, weights, self.scores[piece.own])
 
-    def gradient(self, block: Block, penalty: Penalty) -> NDArray[np.float64]:
+    def gradient(self, block: Block) -> NDArray[np.float64]:
         """Of the smooth part of the loss, by this rank's rows."""
         products = np.zeros(block.weights.shape)
         for piece in block.pieces:
             add_products(*piece.arrays, self._slopes(piece.own), products)
-        return products + penalty.l2 * block.share * block.weights
+        return products + self.fit.l2 * block.share * block.weights
 
     def _slopes(self, rows: slice) -> NDArray[np.float64]:
         scores = self.scores[rows]
-        chance = softmax(scores, axis=1) if self.joint else expit(scores)
+        chance = softmax(scores, axis=1) if self.fit.joint else expit(scores)
         return self.weight[rows, None] * (chance - self.hot[rows])
 
     def move(self, block: Block, rows: NDArray[np.float64]) -> None:
@@ -172,15 +165,15 @@ class RankSolver:
         self._add(block, weights - block.weights)
         block.weights = weights
 
-    def objective(self, penalty: Penalty) -> float:
+    def objective(self) -> float:
         """This rank's part of the loss with the penalty."""
-        if self.joint:
+        if self.fit.joint:
             each = logsumexp(self.scores, axis=1) - self.scores[self.hot]
         else:
             each = np.logaddexp(0, np.where(self.hot, -self.scores, self.scores)).sum(axis=1)
         loss = float(self.weight @ each)
         for block in self.blocks:
-            size = penalty.l1 * np.abs(block.weights) + 0.5 * penalty.l2 * block.weights**2
+            size = self.fit.l1 * np.abs(block.weights) + 0.5 * self.fit.l2 * block.weights**2
             loss += float((block.share * size).sum())
         return loss
 
@@ -212,7 +205,7 @@ def set_up(
     counts = allreduce(comm, comm.map(counts_of, entries)).result()
     how = {"block": blocks_of(counts[0], fit.n_blocks), "fit": fit}
     bound = allreduce(comm, comm.map(curvature_of, rows, **how)).result()
-    scale = (bound + fit.penalty.l2) * steps_at_once(counts[1], fit.delay, fit.n_blocks)
+    scale = (bound + fit.l2) * steps_at_once(counts[1], fit.delay, fit.n_blocks)
     scale[-1] *= _UNPENALISED
     scale[scale == 0] = 1.0
     solvers = comm.map(solver_of, rows, entries, ranks=counts[1], scale=scale, **how)
@@ -268,7 +261,7 @@ def solver_of(
         zeros = np.zeros((2, len(ids), fit.n_outputs))
         blocks.append(Block(ids, pieces, scale[ids, None], share[ids, None], *zeros))
     hot, weight = np.concatenate(hots), np.concatenate(weights)
-    return RankSolver(blocks, hot, fit.joint, weight, np.zeros(hot.shape), cut.nbytes)
+    return RankSolver(fit, blocks, hot, weight, np.zeros(hot.shape), cut.nbytes)
 
 
 def blocks_of(counts: NDArray[np.int64], n_blocks: int) -> NDArray[np.int32]:
@@ -291,11 +284,11 @@ def steps_at_once(
     return np.maximum(ranks, 1) * (1.0 + 0.5 * min(delay, n_blocks - 1))
 
 
-def update_rule(penalty: Penalty, delay: float) -> UpdateRule:
+def update_rule(l1: float, delay: float) -> UpdateRule:
     """What a push does to rows of the server."""
     if delay == 0:
-        return proximal_step(1.0, penalty.l1)
-    step = partial(_step_along_sum, threshold=float(penalty.l1))
+        return proximal_step(1.0, l1)
+    step = partial(_step_along_sum, threshold=l1)
     return UpdateRule("proximal step along the sum of gradients", step, distinct=True, kinds="f")
 
 
@@ -320,17 +313,17 @@ def begin(endpoint: ServerEndpoint, solver: RankSolver) -> int:
     return solver.nbytes
 
 
-def epoch(endpoint: ServerEndpoint, solver: RankSolver, *, penalty: Penalty) -> tuple[float, float]:
+def epoch(endpoint: ServerEndpoint, solver: RankSolver) -> tuple[float, float]:
     """One pass over all blocks; gives this rank's part of the objective after it, and seconds."""
     begun = perf_counter()
     solver.refresh()
     for block in solver.blocks:
-        _visit(endpoint, solver, block, penalty)
-    return solver.objective(penalty), perf_counter() - begun
+        _visit(endpoint, solver, block)
+    return solver.objective(), perf_counter() - begun
 
 
-def _visit(endpoint: ServerEndpoint, solver: RankSolver, block: Block, penalty: Penalty) -> None:
-    gradient = solver.gradient(block, penalty)
+def _visit(endpoint: ServerEndpoint, solver: RankSolver, block: Block) -> None:
+    gradient = solver.gradient(block)
     scaled = gradient * np.where(block.share, 1.0, _UNPENALISED)
     if endpoint.delay == 0:
         endpoint.push(block.ids, scaled)

@@ -26,7 +26,7 @@ from daskpart.models.base.parameters import AT_LEAST_0, COUNT, POSITIVE
 from daskpart.models.samples.estimator import SampleClassifier, SampleRegressor, is_lazy_or_file
 from daskpart.models.samples.problem import counts, encoded
 
-from .delayed_blocks import DelayedBlocks, Penalty
+from .delayed_blocks import DelayedBlocks
 from .linear_model import LinearModel, shared_words
 from .losses import LOSSES, Loss
 from .sgd_on_server import ServerSgd
@@ -186,21 +186,25 @@ class LogisticRegression(LinearClassifier):
     def _server_options(self, plan: Any, problem: Any) -> ServerSgd | DelayedBlocks:
         if self.solver != "server":
             return super()._server_options(plan, problem)
-        n_outputs = problem.n_outputs
+        l1, l2 = self._penalty(problem)
         return DelayedBlocks(
             n_samples=problem.n_samples,
             n_features=problem.n_features,
-            n_outputs=n_outputs,
-            joint=n_outputs > 1 and self.multi_class == "multinomial",
+            n_outputs=problem.n_outputs,
+            joint=self._is_joint(problem.n_outputs),
             intercept=bool(self.fit_intercept),
             n_blocks=int(self.n_blocks),
             delay=float(self.delay),
-            penalty=Penalty(*self._penalty(problem)),
+            l1=l1,
+            l2=l2,
         )
 
     def _loss_of(self, n_outputs: int) -> Loss:
-        joint = n_outputs > 1 and self.multi_class == "multinomial"
-        return LOSSES["multinomial" if joint else "log"]
+        return LOSSES["multinomial" if self._is_joint(n_outputs) else "log"]
+
+    def _is_joint(self, n_outputs: int) -> bool:
+        """Whether the outputs are one softmax."""
+        return n_outputs > 1 and self.multi_class == "multinomial"
 
 
 @shared_words(eta0=0.3)

@@ -182,7 +182,7 @@ class BlocksText(ServerText):
         server = self._begin(
             fit.n_features + 1,
             row_length=fit.n_outputs * (2 if fit.delay else 1),
-            update=update_rule(fit.penalty, fit.delay),
+            update=update_rule(fit.l1, fit.delay),
             delay=fit.delay,
         )
         comm = server.communicator
@@ -199,7 +199,7 @@ class BlocksText(ServerText):
         No rank visits a coordinate without entries. Only the penalty moves it: to 0, in one step.
         """
         weights = state.weights.reshape(-1, self._fit.n_outputs).copy()
-        if self._fit.penalty.l1 or self._fit.penalty.l2:
+        if self._fit.l1 or self._fit.l2:
             weights[:-1][~touched[:-1]] = 0.0
         rows = state.slots.get("rows", np.zeros((0, 1)))  # exact, where the data are the same
         if rows.shape != weights.shape or not np.array_equal(rows / self._scale[:, None], weights):
@@ -207,7 +207,7 @@ class BlocksText(ServerText):
         return np.hstack([rows, np.zeros_like(rows)]) if self._fit.delay else rows
 
     def _pass(self, number: int) -> tuple[float, dict[str, float], NDArray[np.float64]]:
-        found = self._server.run(delayed_blocks.epoch, self._held, penalty=self._fit.penalty)
+        found = self._server.run(delayed_blocks.epoch, self._held)
         measured = {"staleness": self._server.report.mean_staleness}
         seconds = np.array([of_rank for _, of_rank in found])
         return float(sum(part for part, _ in found)), measured, seconds

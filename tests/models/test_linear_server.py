@@ -18,7 +18,7 @@ import daskpart
 from daskpart.collectives import ParameterServer
 from daskpart.errors import InputError
 from daskpart.models.linear import delayed_blocks
-from daskpart.models.linear.delayed_blocks import DelayedBlocks, Penalty, set_up, update_rule
+from daskpart.models.linear.delayed_blocks import DelayedBlocks, set_up, update_rule
 from daskpart.models.samples.rows import rank_rows
 from daskpart.readers import survey
 from daskpart.readers.libsvm import Rows
@@ -99,19 +99,19 @@ def test_the_optimum_of_liblinear(samples, optimum, delay, n_ranks):
 @pytest.mark.parametrize("delay", [1, 4])
 def test_it_converges_in_the_worst_order_of_calls(samples, optimum, delay):
     X, y = samples
-    penalty = Penalty(1 / (C * len(y)), 0.0)
+    l1 = 1 / (C * len(y))
     members = [np.arange(rank, len(y), 4) for rank in range(4)]
     rows = [rank_rows(rank, X[own], y[own], np.ones(len(own))) for rank, own in enumerate(members)]
-    fit = DelayedBlocks(len(y), X.shape[1], 1, False, False, 6, delay, penalty)
+    fit = DelayedBlocks(len(y), X.shape[1], 1, False, False, 6, delay, l1, 0.0)
     with ParameterServer(
-        X.shape[1] + 1, n_ranks=4, row_length=2, update=update_rule(penalty, delay), delay=delay,
+        X.shape[1] + 1, n_ranks=4, row_length=2, update=update_rule(l1, delay), delay=delay,
         transport="local", schedule="stalest",
     ) as server:  # fmt: skip
         comm = server.communicator
         solvers, scale, _ = comm.run(set_up, comm.values(rows), fit=fit)
         held = server.hold(solvers)
         for _ in range(90):
-            server.run(delayed_blocks.epoch, held, penalty=penalty)
+            server.run(delayed_blocks.epoch, held)
         assert server.report.max_staleness == delay
         weights = (server.values()[:, 0] / scale)[:-1]
     best = objective(X, y, optimum)
