@@ -44,6 +44,7 @@ from daskpart.collectives import (
     allreduce,
     proximal_step,
 )
+from daskpart.models.optimisation.log_loss import log_losses
 from daskpart.models.samples.rows import Rows
 
 from .columns import add_products, add_scores
@@ -170,7 +171,7 @@ class RankSolver:
         if self.fit.joint:
             each = logsumexp(self.scores, axis=1) - self.scores[self.hot]
         else:
-            each = np.logaddexp(0, np.where(self.hot, -self.scores, self.scores)).sum(axis=1)
+            each = log_losses(self.hot, self.scores).sum(axis=1)
         loss = float(self.weight @ each)
         for block in self.blocks:
             size = self.fit.l1 * np.abs(block.weights) + 0.5 * self.fit.l2 * block.weights**2
