@@ -500,9 +500,9 @@ class PoissonRegressor(LinearRegressor):
     def predict(self, X: Any) -> NDArray[np.float64]:
         """The count or rate that is expected, of shape (n_samples,)."""
         if is_lazy_or_file(X):
-            return self._scores_or_lazily("predict", X)
+            return self._lazily("predict", X, 0, np.float64)
         with np.errstate(over="ignore"):  # infinite, where X is far beyond that of the fit
-            return np.exp(self._scores_or_lazily("predict", X))
+            return np.exp(self._scores(X)[:, 0])
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """D², the share of the deviance that is explained; a file has its own y.
