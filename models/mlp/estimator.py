@@ -57,8 +57,7 @@ class MLPClassifier(SampleClassifier, Perceptron):
     """
 
     _measures: ClassVar[tuple[Measure, ...]] = (
-        Measure("loss", "loss"),
-        Measure("validation_loss", "validation", "loss"),
+        *Perceptron._measures,
         Measure("validation_score", "accuracy"),
     )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -193,8 +192,7 @@ class MLPRegressor(SampleRegressor, Perceptron):
     """
 
     _measures: ClassVar[tuple[Measure, ...]] = (
-        Measure("loss", "loss"),
-        Measure("validation_loss", "validation", "loss"),
+        *Perceptron._measures,
         Measure("validation_score", "R²"),
     )
     _several_targets: ClassVar[bool] = True

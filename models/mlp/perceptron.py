@@ -280,10 +280,7 @@ class Perceptron(SampleModel):
     def _text(self, session: Any, plan: Any, problem: Any, state: Any) -> MLPText:
         rows = self._rows(session, plan, problem, bool(self.shuffle))
         network = self._network_of(problem)
-        return MLPText(session, rows, self._training(network, plan, problem), float(self.tol))
-
-    def _training(self, network: Network, plan: Any, problem: Any) -> Training:
-        return Training(
+        fit = Training(
             network=network,
             alpha=float(self.alpha),
             schedule=schedule_of(
@@ -298,6 +295,7 @@ class Perceptron(SampleModel):
             random_state=plan.random_state,
             shuffle=bool(self.shuffle),
         )
+        return MLPText(session, rows, fit, float(self.tol))
 
     def _optimizer(self) -> Optimizer:
         return with_decay(self.optimizer, (float(self.alpha), 0.0))
