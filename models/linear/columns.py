@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +32,8 @@ _CACHED_SCORES = 1 << 16
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, eq=False)
-class ColumnBlock:
-    """Some rows, by columns.
+class Entries(NamedTuple):
+    """Entries of some rows by columns, as kernels take them.
 
     Attributes
     ----------
@@ -42,28 +41,33 @@ class ColumnBlock:
         Columns with entries, rising.
     pointer : int64 ndarray of shape (n + 1,)
     rows : uint16 ndarray of shape (nnz,)
-        Within the block, rising in each column.
+        Counted from the first of these, rising in each column.
     data : float32 or float64 ndarray of shape (nnz,)
-    target, weight : float64 ndarray
-        Of the rows, as in `RankRows`.
     """
 
     features: Array
     pointer: NDArray[np.int64]
     rows: NDArray[np.uint16]
     data: Array
-    target: NDArray[np.float64]
-    weight: NDArray[np.float64]
-
-    @property
-    def columns(self) -> tuple[Array, ...]:
-        """What kernels take first."""
-        return self.features, self.pointer, self.rows, self.data
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return sum(array.nbytes for array in (*self.columns, self.target, self.weight))
+        return sum(array.nbytes for array in self)
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnBlock:
+    """Some rows: their entries, and target and weight as in `RankRows`."""
+
+    entries: Entries
+    target: NDArray[np.float64]
+    weight: NDArray[np.float64]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return self.entries.nbytes + self.target.nbytes + self.weight.nbytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,22 +109,16 @@ def _in_memory(rows: RankRows, *, n_outputs: int) -> RankColumns:
 
 def _column_block(rows: RankRows) -> ColumnBlock:
     used = rows.indices[rows.pointer[0] : rows.pointer[-1]]
-    columns = by_column(rows.matrix(1 + int(used.max(initial=-1))))
-    return ColumnBlock(*columns, rows.target, rows.weight)
+    entries = by_column(rows.matrix(1 + int(used.max(initial=-1))))
+    return ColumnBlock(entries, rows.target, rows.weight)
 
 
-def by_column(rows: csr_array) -> tuple[Array, NDArray[np.int64], NDArray[np.uint16], Array]:
-    """Columns with entries, their pointer, the row and the value of each entry.
-
-    Parameters
-    ----------
-    rows : csr_array
-        At most `MOST_ROWS`.
-    """
+def by_column(rows: csr_array) -> Entries:
+    """The entries of at most `MOST_ROWS` rows."""
     matrix = rows.tocsc()
     features = np.flatnonzero(np.diff(matrix.indptr))
     pointer = np.append(matrix.indptr[features], matrix.indptr[-1])
-    return (
+    return Entries(
         features.astype(matrix.indices.dtype),
         pointer.astype(np.int64),
         matrix.indices.astype(np.uint16),
@@ -149,11 +147,11 @@ def add_gradient(
         Intercepts last.
     """
     scores = np.zeros((len(block.target), weights.shape[1]))
-    add_scores(*block.columns, weights, scores)
+    add_scores(*block.entries, weights, scores)
     loss: float = _to_slopes(
         scores, block.target, block.weight, share, code, epsilon, intercept, weights, gradient
     )
-    add_products(*block.columns, scores, gradient)
+    add_products(*block.entries, scores, gradient)
     return loss
 
 

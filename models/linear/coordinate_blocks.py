@@ -23,48 +23,23 @@ from daskpart._floor.kernels import kernel
 from daskpart.models.base.examples_on_disk import Bucket, Spool
 from daskpart.models.samples.rows import RankRows, Rows, StoredRows, in_blocks
 
-from .columns import MOST_ROWS, by_column
+from .columns import MOST_ROWS, Entries, by_column
 
 _STORED_ENTRIES = 1 << 20  # of rows that are read at a time, about
 Array = NDArray[Any]
 
 
 class Piece(NamedTuple):
-    """Entries of some consecutive rows in the coordinates of a block.
-
-    Attributes
-    ----------
-    first, stop : int
-        Rows.
-    features : int ndarray of shape (n,)
-        Coordinates with entries, by their places in the block; rising.
-    pointer : int64 ndarray of shape (n + 1,)
-    rows : uint16 ndarray of shape (nnz,)
-        Counted from the first, rising in each column.
-    data : float32 or float64 ndarray of shape (nnz,)
-    """
+    """Rows `first` to `stop` in the coordinates of a block, which count from the block's first."""
 
     first: int
     stop: int
-    features: Array
-    pointer: NDArray[np.int64]
-    rows: NDArray[np.uint16]
-    data: Array
+    entries: Entries
 
     @property
     def own(self) -> slice:
         """Its rows among those of the rank."""
         return slice(self.first, self.stop)
-
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """What the kernels take first."""
-        return self.features, self.pointer, self.rows, self.data
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return sum(array.nbytes for array in self.arrays)
 
 
 class CoordinateBlocks:
@@ -119,19 +94,17 @@ class CoordinateBlocks:
                 continue
             own = slice(pointer[begin], pointer[end])
             columns = features[begin:end] - self._borders[number]
-            piece = Piece(
-                first, self._n_rows, columns, pointer[begin : end + 1] - own.start, rows[own],
-                data[own],
-            )  # fmt: skip
-            self._put(number, piece)
+            of_block = pointer[begin : end + 1] - own.start
+            entries = Entries(columns, of_block, rows[own], data[own])
+            self._put(number, Piece(first, self._n_rows, entries))
 
     def _put(self, number: int, piece: Piece) -> None:
         if self._spool is None:
             self._in_memory[number].append(piece)
-            self.nbytes += piece.nbytes
+            self.nbytes += piece.entries.nbytes
         else:
             self._spool.put(number, piece)
-            self.nbytes = max(self.nbytes, piece.nbytes)
+            self.nbytes = max(self.nbytes, piece.entries.nbytes)
 
 
 def parts_of(rows: Rows, n_features: int, intercept: bool) -> Iterator[tuple[RankRows, csr_array]]:

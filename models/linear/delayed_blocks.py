@@ -146,13 +146,13 @@ class RankSolver:
     def _add(self, block: Block, weights: NDArray[np.float64]) -> None:
         if weights.any():  # of an L1 penalty most blocks stand still at last: none is read
             for piece in block.pieces:
-                add_scores(*piece.arrays, weights, self.scores[piece.own])
+                add_scores(*piece.entries, weights, self.scores[piece.own])
 
     def gradient(self, block: Block) -> NDArray[np.float64]:
         """Of the smooth part of the loss, by this rank's rows."""
         products = np.zeros(block.weights.shape)
         for piece in block.pieces:
-            add_products(*piece.arrays, self._slopes(piece.own), products)
+            add_products(*piece.entries, self._slopes(piece.own), products)
         return products + self.fit.l2 * block.share * block.weights
 
     def _slopes(self, rows: slice) -> NDArray[np.float64]:

@@ -53,8 +53,8 @@ def products_and_scores(found: CoordinateBlocks, slopes, weights) -> list[bytes]
     for ids, pieces in zip(found.ids, found.pieces, strict=True):
         products = np.zeros((len(ids), slopes.shape[1]))
         for piece in pieces:
-            add_products(*piece.arrays, slopes[piece.own], products)
-            add_scores(*piece.arrays, weights[ids], scores[piece.own])
+            add_products(*piece.entries, slopes[piece.own], products)
+            add_scores(*piece.entries, weights[ids], scores[piece.own])
         every.append(products)
     return [*every, scores]
 
@@ -120,7 +120,7 @@ def test_pieces_on_disk_are_held_one_at_a_time(monkeypatch):
     block = (np.arange(21) % 4).astype(np.int32)
     monkeypatch.setattr(coordinate_blocks, "_STORED_ENTRIES", 30 * 20)
     here, there = cut(rows, 20, False, block, 4), cut(on_disk(rows, 20), 20, False, block, 4)
-    assert here.nbytes == sum(piece.nbytes for pieces in here.pieces for piece in pieces)
+    assert here.nbytes == sum(piece.entries.nbytes for each in here.pieces for piece in each)
     assert [len(list(pieces)) for pieces in there.pieces] == [10] * 4
-    assert there.nbytes == max(piece.nbytes for pieces in there.pieces for piece in pieces)
+    assert there.nbytes == max(piece.entries.nbytes for each in there.pieces for piece in each)
     assert there.nbytes < here.nbytes / 30
