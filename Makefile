@@ -20,16 +20,17 @@ COMPILE = $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|testing|pip|setuptoo
 MADE := .venv/made
 FOR_DEMO := .venv/ready-for-demo
 FOR_TEST := .venv/ready-for-test
+DOCS_SAY := .venv/docs.log
 
 # the tests start hundreds of processes; without bytecode on disk each compiles all sources anew
 unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint types unit docs types-and-docs bench clean
+.PHONY: help demo test lint types kernels unit docs types-and-kernels bench clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
 
 demo: $(FOR_DEMO)  ## factorize a real matrix on 4 ranks and write a report; no data needed
 	$(BIN)/daskpart fit mf python-source --ranks 4 --eta 4 --components 16 --regularization 0.1 \
@@ -37,8 +38,12 @@ demo: $(FOR_DEMO)  ## factorize a real matrix on 4 ranks and write a report; no 
 	@echo
 	@echo "Open $(OUT)/report.html in a browser: the partition, the traffic, the convergence."
 
-# pytest comes last, so that its summary is the last thing to read
-test: lint types-and-docs unit  ## the whole gate: lint, types, docs with notebooks run, tests with MPI
+# Tests wait for processes much of the time: the documentation is built meanwhile, page after page.
+# What it says comes last, so that failures of both can be read there
+test: lint types-and-kernels  ## the whole gate: lint, types, docs with notebooks run, tests with MPI
+	@$(MAKE) --no-print-directory docs >$(DOCS_SAY) 2>&1 & docs=$$!; trap "kill $$docs" INT TERM; \
+	$(MAKE) --no-print-directory unit; unit=$$?; wait $$docs; docs=$$?; \
+	cat $(DOCS_SAY); exit $$((unit + docs))
 
 lint: $(FOR_TEST)  ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -47,16 +52,18 @@ lint: $(FOR_TEST)  ## ruff: rules and format
 types: $(FOR_TEST)  ## mypy
 	$(BIN)/mypy
 
-# mypy on the core that Sphinx, page after page, leaves idle; then what most tests would else compile
-types-and-docs: $(FOR_TEST)
-	@{ $(MAKE) --no-print-directory types && $(BIN)/daskpart warm-up; } & types=$$!; \
-	$(MAKE) --no-print-directory docs; docs=$$?; wait $$types && exit $$docs
+# on two cores at once
+types-and-kernels: $(FOR_TEST)
+	@$(MAKE) --no-print-directory types & types=$$!; trap "kill $$types" INT TERM; \
+	$(MAKE) --no-print-directory kernels; kernels=$$?; wait $$types && exit $$kernels
+
+kernels: $(FOR_TEST)  ## compile what most tests and notebooks would else compile
+	$(BIN)/daskpart warm-up
 
 unit: $(FOR_TEST)  ## pytest, the MPI batch script among the tests
 	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
 
-# -E: read every page again, so that notebooks run against the code as it is now. One after the other:
-# two at once now and then chose the same port for their kernels ("Address already in use")
+# -E: read every page again, so that notebooks run against the code as it is now
 docs: $(FOR_TEST)  ## build docs/_build/html; runs the notebooks; a warning is an error
 	$(BIN)/sphinx-build -E -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs: open docs/_build/html/index.html"

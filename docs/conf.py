@@ -5,10 +5,16 @@ Nothing here reaches the network: no intersphinx, formulas as MathML, notebooks 
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import sys
+from functools import partialmethod
 from importlib.metadata import version as installed_version
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from nbclient import NotebookClient
+from traitlets.config import Config
 
 DOCS = Path(__file__).resolve().parent
 EXAMPLES = DOCS.parent / "examples"
@@ -26,6 +32,20 @@ def copy_notebooks() -> None:
 
 
 copy_notebooks()
+
+
+def talk_to_kernels_by_files() -> None:
+    """Sockets of kernels are files of this build.
+
+    A TCP port is chosen before its kernel starts, and may have gone to another process by then.
+    """
+    folder = TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    sockets = Config(ConnectionFileMixin={"transport": "ipc", "ip": f"{folder.name}/kernel"})
+    NotebookClient.__init__ = partialmethod(NotebookClient.__init__, config=sockets)
+
+
+talk_to_kernels_by_files()
 
 project = "daskpart"
 author = "the daskpart developers"
@@ -91,12 +111,5 @@ def leave_out_generated(app, what, name, obj, skip, options):  # type: ignore[no
     return True if requests or name == "set_output" else None
 
 
-def deal_out_pages_that_run(app, env, docnames):  # type: ignore[no-untyped-def]
-    """Pages that run code lie apart: processes that read get neighbours, and would wait for one."""
-    docnames.sort(key=lambda name: not name.startswith(("guide/", "notebooks/")))
-    docnames[:] = [name for first in range(16) for name in docnames[first::16]]
-
-
 def setup(app):  # type: ignore[no-untyped-def]
     app.connect("autodoc-skip-member", leave_out_generated)
-    app.connect("env-before-read-docs", deal_out_pages_that_run)
