@@ -25,6 +25,10 @@ DOCS_SAY := .venv/docs.log
 # the tests start hundreds of processes; without bytecode on disk each compiles all sources anew
 unexport PYTHONDONTWRITEBYTECODE
 
+# threads that have done their share of a product sleep at once: they spun on cores that others need
+unit docs: export OMP_WAIT_POLICY = passive
+unit docs: export OPENBLAS_THREAD_TIMEOUT = 4
+
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help demo test lint types kernels unit docs types-and-kernels bench clean
