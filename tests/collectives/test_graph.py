@@ -30,7 +30,7 @@ from daskpart.collectives import (
     reduce,
     reduce_plan,
 )
-from daskpart.collectives.transports import measures
+from daskpart.collectives.transports import cluster, measures
 from daskpart.collectives.transports.placement import place_ranks
 from daskpart.collectives.transports.threads import ThreadsCommunicator
 from daskpart.errors import InputError, WorkerLostError
@@ -210,8 +210,9 @@ def test_what_is_no_client_for_ranks_is_refused(make):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no process is forked here")
 @pytest.mark.parametrize("is_given", [True, False])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork of a process with threads
-def test_a_client_of_the_process_before_a_fork_is_refused(client, is_given):
+def test_a_client_of_the_process_before_a_fork_is_refused(client, is_given, monkeypatch):
     """No thread of the fork runs its loop: it waited half a minute for an answer, twice."""
+    monkeypatch.setattr(cluster, "_LOOP_SECONDS", 0.5)
     begin, child = time.monotonic(), os.fork()
     if not child:
         code = 1
@@ -221,7 +222,7 @@ def test_a_client_of_the_process_before_a_fork_is_refused(client, is_given):
             code = int("forked" not in str(error))
         finally:
             os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0 and time.monotonic() - begin < 25
+    assert os.waitpid(child, 0)[1] == 0 and time.monotonic() - begin < 15
 
 
 def test_workers_in_order_of_their_names():
