@@ -71,21 +71,26 @@ def communicator_for(
     6
     """
     one_of(transport, "transport", TRANSPORTS)
-    if transport == "local":
-        return LocalCommunicator(n_ranks)
     if transport == "auto":
-        return _fitting(n_ranks, client_if_any(client))
-    if transport == "dask":
-        from .dask_comm import DaskCommunicator
-
-        return DaskCommunicator(n_ranks, client, oversubscribe=oversubscribe)
-    if transport == "mpi":
-        from .mpi import MpiCommunicator
-
-        return MpiCommunicator(n_ranks, client, oversubscribe=oversubscribe)
+        client = client_if_any(client)
+    if transport == "local" or (transport == "auto" and client is None):
+        return LocalCommunicator(n_ranks)
+    from .dask_comm import DaskCommunicator  # these import distributed, which is slow
     from .graph import GraphCommunicator
+    from .mpi import MpiCommunicator, workers_are_mpi_ranks
+    from .placement import workers_that_came
 
-    return GraphCommunicator(n_ranks, client)
+    if transport == "graph":
+        return GraphCommunicator(n_ranks, client)
+    if transport != "auto":
+        spmd = MpiCommunicator if transport == "mpi" else DaskCommunicator
+        return spmd(n_ranks, client, oversubscribe=oversubscribe)
+    workers_that_came(client)  # what they are decides
+    spmd = MpiCommunicator if workers_are_mpi_ranks(client, n_ranks) else DaskCommunicator
+    try:
+        return spmd(n_ranks, client, start_seconds=_AUTO_SECONDS, oversubscribe=True)
+    except WorkersBusyError:
+        return GraphCommunicator(n_ranks, client)
 
 
 def client_if_any(client: Any = None) -> Any:
@@ -96,21 +101,3 @@ def client_if_any(client: Any = None) -> Any:
     from .cluster import usable_client
 
     return usable_client(client)
-
-
-def _fitting(n_ranks: int, client: Any) -> Communicator:
-    """The fastest transport that the client's cluster can run now."""
-    if client is None:
-        return LocalCommunicator(n_ranks)
-    from .dask_comm import DaskCommunicator
-    from .mpi import MpiCommunicator, workers_are_mpi_ranks
-    from .placement import workers_that_came
-
-    workers_that_came(client)  # what they are decides
-    spmd = MpiCommunicator if workers_are_mpi_ranks(client, n_ranks) else DaskCommunicator
-    try:
-        return spmd(n_ranks, client, start_seconds=_AUTO_SECONDS, oversubscribe=True)
-    except WorkersBusyError:
-        from .graph import GraphCommunicator
-
-        return GraphCommunicator(n_ranks, client)
