@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import contextmanager
-from functools import wraps
-from typing import Any, TypeVar, cast
+from functools import partial
+from traceback import walk_tb
+from typing import Any
 
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
@@ -31,7 +31,6 @@ from daskpart.collectives.values import duplicate
 from .measures import Note, record
 
 Mark = tuple[str, int]  # of a step: the run and the step's number
-Task = TypeVar("Task", bound=Callable[..., Any])
 _MOST_FRAMES = 100  # of a traceback; a pickle of some hundred is none that a client can read
 
 
@@ -46,29 +45,6 @@ def pinned_graph(tasks: dict, placement: RankPlacement | None, known: dict) -> H
     return HighLevelGraph(layers, dependencies)
 
 
-def _told_to_the_client(task: Task) -> Task:
-    """Let errors of a task come to the client, which else would wait for ever.
-
-    Where Dask can't pickle a traceback, as it is too deep, it sends words in its place, and the
-    client drops them and the error.
-    """
-
-    @wraps(task)
-    def call(*arguments: Any) -> Any:
-        try:
-            return task(*arguments)
-        except Exception as error:
-            frames, n_frames = error.__traceback__, 0
-            while frames is not None:
-                frames, n_frames = frames.tb_next, n_frames + 1
-            if n_frames > _MOST_FRAMES:
-                raise error.with_traceback(None) from error.__cause__
-            raise
-
-    return cast(Task, call)
-
-
-@_told_to_the_client
 def run_step(
     mark: Mark,
     rank: int,
@@ -85,38 +61,33 @@ def run_step(
     """
     own = list(values)
     if overwrites:
-        own[0] = duplicate(own[0])  # Dask may need the old one again
+        own[0] = _on_rank(rank, duplicate, own[0])  # Dask may need the old one again
     begin = now()
-    with _on_rank(rank):
-        if arriving is not None:
-            halves, slot, payloads = arriving
-            own.insert(int(overwrites), halves[slot].incoming(list(payloads)))
-        result = function(*own, **static)
+    if arriving is not None:
+        halves, slot, payloads = arriving
+        own.insert(int(overwrites), _on_rank(rank, halves[slot].incoming, list(payloads)))
+    result = _on_rank(rank, partial(function, **static), *own)
     run, step = mark
     record(run, (step, rank), Note(begin, now(), name_of(function)))
     return result
 
 
-@_told_to_the_client
 def run_pack(mark: Mark, pack: Callable, index: int, halves: list, slot: int, value: Any) -> Any:
     """Make one message of the round at a place among the rank's."""
     own: RankMessages | RankExchange = halves[slot]
     begin = now()
-    with _on_rank(own.rank):
-        (sent,) = own.messages(value, pack, index)
+    (sent,) = _on_rank(own.rank, own.messages, value, pack, index)
     run, step = mark
     note = Note(begin, now(), rows=sent.rows, nbytes=sent.nbytes)
     record(run, (step, own.rank, sent.destinations[0]), note)
     return sent.payload
 
 
-@_told_to_the_client
 def run_fold(mark: Mark, function: Callable, static: dict, values: list) -> Any:
     """Fold the values of all ranks; notes the star of messages that this stands for."""
     run, step = mark
     begin = now()
-    with _on_rank(0):
-        result = function(list(values), **static)
+    result = _on_rank(0, partial(function, **static), list(values))
     record(run, (step, 0), Note(begin, now(), name_of(function)))
     back = value_bytes(result)
     for rank, value in enumerate(values):
@@ -126,11 +97,15 @@ def run_fold(mark: Mark, function: Callable, static: dict, values: list) -> Any:
     return result
 
 
-@contextmanager
-def _on_rank(rank: int) -> Any:
+def _on_rank(rank: int, work: Callable, *arguments: Any) -> Any:
+    """``work(*arguments)``; what it raises names the rank, and comes to the client.
+
+    That would wait for ever where Dask can't pickle a traceback, as it is too deep: Dask sends
+    words in its place, and the client drops them and the error.
+    """
     try:
         with one_blas_thread:
-            yield
+            return work(*arguments)
     except BaseException as error:
         # a worker would end with what ends a program, as of sys.exit, and then the next one that is
         # given the step; on the main thread it may be the user's own Ctrl-C
@@ -142,4 +117,6 @@ def _on_rank(rank: int) -> Any:
         except Exception:
             error = RuntimeError(f"a step raised {words_of(error)}")
         error.add_note(f"on rank {rank}")
+        if len(list(walk_tb(error.__traceback__))) > _MOST_FRAMES:
+            raise error.with_traceback(None) from error.__cause__
         raise error
