@@ -36,6 +36,7 @@ from daskpart.collectives.operations import barrier
 from daskpart.collectives.transports.dask_comm import DaskCommunicator, decoded, encoded
 from daskpart.collectives.transports.mailbox import Call, RunStopped
 from daskpart.collectives.transports.mpi import MpiCommunicator
+from daskpart.collectives.transports.placement import ranks_by_worker
 from daskpart.collectives.transports.worker import RankHost, Session
 from daskpart.errors import InputError, WorkerLostError
 
@@ -68,8 +69,8 @@ class ClusterServer:
             raise
         self._runs, self._failed, self.places = 0, 0, comm.placement
         # the placement of the ids goes to each worker once
-        firsts = [self.places.index(place) == rank for rank, place in enumerate(self.places)]
-        specs = [spec if is_first else None for is_first in firsts]
+        firsts = {ranks[0] for ranks in ranks_by_worker(self.places).values()}
+        specs = [spec if rank in firsts else None for rank in range(spec.n_ranks)]
         try:
             self._ranks = comm.values(list(range(spec.n_ranks)))
             self._shards = comm.run(

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from time import monotonic, sleep
 from typing import Any
 
@@ -27,7 +28,7 @@ from daskpart._floor.checks import require_like
 from daskpart._floor.rank_tasks import scattered
 from daskpart.errors import InputError, WorkerLostError, WorkersBusyError
 
-from .placement import paused_workers
+from .placement import paused_workers, ranks_by_worker
 
 _PAUSED_SECONDS = 30.0  # in which a worker may write what it holds to disk, and go on
 _POLL_SECONDS = 0.5
@@ -43,7 +44,8 @@ class Cluster:
     def __init__(self, client: Client, placement: Sequence[str]) -> None:
         self.client = client
         self.placement = tuple(placement)  # worker address of each rank
-        self.workers = list(dict.fromkeys(self.placement))
+        self.ranks = ranks_by_worker(placement)
+        self.workers = list(self.ranks)
         if getattr(thread_state, "proceed", False):
             secede()  # in a task: give its thread back, or ranks placed here could never run
 
@@ -73,22 +75,15 @@ class Cluster:
 
     def scatter(self, values: Sequence[Any]) -> list[Future]:
         """Put each rank's value on its worker, one transfer a worker, all at a time."""
-        ranks = [
-            [r for r, at in enumerate(self.placement) if at == place] for place in self.workers
-        ]
 
         async def all_of_them() -> list[list[Future]]:
             put = partial(scattered, self.client, asynchronous=True)
-            own = [[values[r] for r in of_worker] for of_worker in ranks]
-            transfers = zip(own, self.workers, strict=True)
-            return await asyncio.gather(*[put(each, place) for each, place in transfers])
+            transfers = [put([values[r] for r in own], at) for at, own in self.ranks.items()]
+            return await asyncio.gather(*transfers)
 
-        held = self.watched(all_of_them)
-        futures: list[Any] = [None] * len(values)
-        for of_worker, theirs in zip(ranks, held, strict=True):
-            for rank, future in zip(of_worker, theirs, strict=True):
-                futures[rank] = future
-        return futures
+        held = chain.from_iterable(self.watched(all_of_them))
+        of_rank = dict(zip(chain.from_iterable(self.ranks.values()), held, strict=True))
+        return [of_rank[rank] for rank in range(len(values))]
 
     def begin(self, graph: Any, keys: Sequence[Any]) -> list[Future]:
         """Have some keys of a graph computed; their futures, at once."""
@@ -145,8 +140,7 @@ class Cluster:
         lost = [address for address in self.workers if address not in there]
         if lost:
             named = "; ".join(
-                f"{address} with rank(s) "
-                + ", ".join(str(r) for r, a in enumerate(self.placement) if a == address)
+                f"{address} with rank(s) {', '.join(map(str, self.ranks[address]))}"
                 for address in lost
             )
             raise WorkerLostError(

@@ -7,7 +7,7 @@ tasks of a graph do not (`place_ranks`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic, sleep
 from typing import Any
@@ -128,6 +128,14 @@ def paused_workers(workers: Mapping[str, Mapping]) -> str:
     told = f"Dask has paused {listed}: their memory is nearly full, so they take no tasks. "
     what = "Let go of what they hold, or start workers with more memory (memory_limit=…)."
     return told + what if listed else ""
+
+
+def ranks_by_worker(placement: Iterable[str]) -> dict[str, list[int]]:
+    """The ranks on each worker, rising; workers in order of their first ranks."""
+    ranks: dict[str, list[int]] = {}
+    for rank, address in enumerate(placement):
+        ranks.setdefault(address, []).append(rank)
+    return ranks
 
 
 def place_ranks(client: Any, n_ranks: int, placement: Sequence[str] | None = None) -> Sequence[str]:

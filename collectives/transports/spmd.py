@@ -13,7 +13,6 @@ import math
 import pickle
 import uuid
 from abc import abstractmethod
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -219,10 +218,11 @@ class SpmdCommunicator(RankedCommunicator):
                 raise WorkerLostError(f"{told} Make a new communicator.") from error
 
     def _parts(self, own: dict[Number, list[bytes]]) -> list[tuple[list[str], dict]]:
-        of_worker: dict[str, dict[int, dict[Number, bytes]]] = defaultdict(dict)
-        for rank, place in enumerate(self.placement):
-            of_worker[place][rank] = {number: values[rank] for number, values in own.items()}
-        return [([place], of_worker[place]) for place in self._cluster.workers]
+        ranks = self._cluster.ranks
+        return [
+            ([place], {rank: {n: told[rank] for n, told in own.items()} for rank in ranks[place]})
+            for place in self._cluster.workers
+        ]
 
     async def _on_sessions(
         self, method: str, *arguments: Any, workers: Sequence[str] = (), raises: bool = True

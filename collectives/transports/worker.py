@@ -41,6 +41,7 @@ from daskpart.collectives.large_arrays import free_kept_memory
 from daskpart.errors import InputError
 
 from .mailbox import Call, Mailbox, RunStopped, Standing
+from .placement import ranks_by_worker
 from .rank import Answer, Endpoint, RankCommunicator, Request
 
 ON_SESSION = "daskpart_on_session"
@@ -212,7 +213,8 @@ class Session:
         self.host, self.spec = host, spec
         self.address = host.worker.address
         self.loop = asyncio.get_running_loop()
-        ranks = [r for r, place in enumerate(spec.placement) if place == self.address]
+        self._ranks = ranks_by_worker(spec.placement)
+        ranks = self._ranks.get(self.address, [])  # of another address: `run_rank` says so
         self.mailboxes = {rank: Mailbox(rank, spec.timeout) for rank in ranks}
         self._texts = dict.fromkeys(ranks, 0)  # of a rank, the run whose text has ended last
         self.services: dict[str, Any] = {}  # by name: what takes messages that are for no rank
@@ -231,8 +233,7 @@ class Session:
 
     def ranks_of(self, address: str) -> str:
         """Words that name the ranks on a worker."""
-        ranks = [str(r) for r, place in enumerate(self.spec.placement) if place == address]
-        return f"rank(s) {', '.join(ranks)}"
+        return f"rank(s) {', '.join(map(str, self._ranks.get(address, ())))}"
 
     # -- life ---
 
@@ -262,7 +263,7 @@ class Session:
         for mailbox in self.mailboxes.values():
             mailbox.stop(run, reason)
         if tell_others:
-            for address in dict.fromkeys(self.spec.placement):
+            for address in self._ranks:
                 if address != self.address:
                     self.stream(address).put(("stop", run, reason))
 
