@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.archive import opened_npz
 from daskpart._floor.checks import require_like, whole_number
+from daskpart._floor.distinct import distinct
 from daskpart.errors import InputError
 
 from .plan import Plan, Round
@@ -207,14 +208,9 @@ def hypercube_allreduce_plan(n_ranks: int) -> Plan:
     n_ranks = whole_number(n_ranks, "n_ranks", 1)
     rounds = [
         Round.from_transfers(n_ranks, source, destination, np.zeros_like(source))
-        for source, destination in hypercube_edges(n_ranks)
+        for source, destination in (pairs_of(step, n_ranks) for step in _steps(n_ranks))
     ]
     return Plan("allreduce", 1, tuple(rounds))
-
-
-def hypercube_edges(n_ranks: int) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-    """Sources and destinations of the messages of an expand, round by round, sources rising."""
-    return [pairs_of(step, n_ranks) for step in _steps(n_ranks)]
 
 
 def _steps(n_ranks: int) -> tuple[Step, ...]:
@@ -235,13 +231,11 @@ def concurrent_volume(plan: Plan) -> int:
     int
         In rows.
     """
-    volume = 0
-    n_items = plan.carried.n_items if isinstance(plan, EmbeddedPlan) else plan.n_items
-    for entry in plan.rounds:
-        moving = np.zeros(n_items, dtype=bool)
-        moving[plan.items_of(entry.items) if isinstance(plan, EmbeddedPlan) else entry.items] = True
-        volume += int(np.count_nonzero(moving))
-    return volume
+    if isinstance(plan, EmbeddedPlan):
+        n_items, items = plan.carried.n_items, [plan.items_of(entry.items) for entry in plan.rounds]
+    else:
+        n_items, items = plan.n_items, [entry.items for entry in plan.rounds]
+    return sum(len(distinct(each, n_items)) for each in items)
 
 
 def rows_for_payload(payload_bytes: int, row_bytes: int) -> int:

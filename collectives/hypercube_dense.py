@@ -26,11 +26,11 @@ import numpy as np
 from daskpart._floor.checks import as_array, require_same_arrays
 
 from .communicator import Communicator, PerRank, collective
-from .hypercube import hypercube_edges
 from .large_arrays import copied
 from .messages import Exchange, Payload, ValueInbox
 from .reduction import SUM, Reduction, as_given, require_reduction
 from .sparse_allreduce import PendingAllreduce, agreed_streams
+from .sparse_exchange import exchange_of
 from .sparse_steps import core_of, steps_of
 from .stream import Stream, stream_of_all
 
@@ -80,7 +80,8 @@ def hypercube_allreduce(
 @cache
 def _neighbours(n_ranks: int) -> tuple[Exchange, ...]:
     """Who swaps with whom in every round; other K: the first folds, the last unfolds."""
-    return tuple(Exchange(n_ranks, *edges) for edges in hypercube_edges(n_ranks))
+    steps = steps_of("ssar-recursive-doubling", n_ranks)
+    return tuple(exchange_of(step, n_ranks) for step in steps)
 
 
 # -- doubling: between two rounds a rank has one array, the value so far ---
