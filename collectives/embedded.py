@@ -33,7 +33,7 @@ from daskpart._floor.checks import as_array, ranks_disagree, require_same_arrays
 from daskpart.errors import InputError
 
 from .communicator import Communicator, PerRank, collective
-from .messages import Inbox, PreparedPlan, require_prepared
+from .messages import Inbox, PreparedPlan, packed_rows, require_prepared
 from .reduction import SUM, Reduction, as_given, combine_rows, pack_rows, place_rows
 from .routes import PreparedEmbedding, RankRoutes
 
@@ -235,12 +235,7 @@ def pack_buffer(
     """Pack the rows that start here into their slots."""
     buffer = ForwardingBuffer(routes.rank, len(routes.routed), payload_rows, payload_reduction)
     if len(routes.start_positions) or payload:
-        packed = as_array(pack(state, routes.start_positions), f"rows of rank {routes.rank}")
-        if packed.ndim == 0 or len(packed) != len(routes.start_positions):
-            raise InputError(
-                f"Rank {routes.rank} packed an array of shape {packed.shape} for "
-                f"{len(routes.start_positions)} rows; pack must give one row a position."
-            )
+        packed = packed_rows(routes.rank, pack, state, routes.start_positions)
         buffer.allocated(packed, routes.rank)[routes.start_slots] = packed
     if payload:
         buffer.begin_payload(payload[0])

@@ -98,12 +98,7 @@ class RankMessages:
         if place is not None:
             destinations, of_each = [destinations[place]], [of_each[place]]
         every = of_each[0] if len(of_each) == 1 else np.concatenate(of_each)
-        rows = as_array(pack(value, every), f"rows of rank {self.rank}")
-        if rows.ndim == 0 or len(rows) != len(every):
-            raise InputError(
-                f"Rank {self.rank} packed an array of shape {rows.shape} for {len(every)} rows; "
-                "pack must give one row a position."
-            )
+        rows = packed_rows(self.rank, pack, value, every)
         if not rows.flags.owndata or rows is value:
             rows = copied(rows)  # a view could change under the receiver
         return [
@@ -186,6 +181,17 @@ def require_prepared(given: object, kind: str) -> None:
         raise InputError(
             f"A plan of kind {kind} is needed, got one of kind {given.kind}; use its reversed()."
         )
+
+
+def packed_rows(rank: int, pack: Callable, value: Any, positions: NDArray[Any]) -> NDArray[Any]:
+    """``pack(value, positions)``; InputError unless it gave one row a position."""
+    rows = as_array(pack(value, positions), f"rows of rank {rank}")
+    if rows.ndim == 0 or len(rows) != len(positions):
+        raise InputError(
+            f"Rank {rank} packed an array of shape {rows.shape} for {len(positions)} rows; "
+            "pack must give one row a position."
+        )
+    return rows
 
 
 def localise(rounds: list[RankRound], numbering: NDArray[Any]) -> list[RankMessages]:
@@ -289,7 +295,12 @@ class RankExchange:
             if messages and given is last:
                 messages[-1].destinations.append(destination)
                 continue
-            payload, last = _payload(given, self.rank, destination), given
+            if not isinstance(given, tuple) or not given:
+                raise InputError(
+                    f"Rank {self.rank} packed {type(given).__name__} for rank {destination}; pack "
+                    "must give a tuple of at least one array."
+                )
+            payload, last = tuple([_frozen(each, self.rank, destination) for each in given]), given
             nbytes = sum([array.nbytes for array in payload])
             messages.append(Message([destination], payload, len(payload[0]), nbytes))
         return messages
@@ -357,20 +368,11 @@ class Exchange:
         return halves
 
 
-def _payload(packed: Any, source: int, destination: int) -> Payload:
-    """A message as it was packed, made sure that nobody changes it on its way.
-
-    An array that is marked read-only is handed over as it is, any other one is copied.
-    """
-    if not isinstance(packed, tuple) or not packed:
-        raise InputError(
-            f"Rank {source} packed {type(packed).__name__} for rank {destination}; pack must give "
-            "a tuple of at least one array."
-        )
-    return tuple([_frozen(array, source, destination) for array in packed])
-
-
 def _frozen(array: Any, source: int, destination: int) -> NDArray[Any]:
+    """An array of a message, made sure that nobody changes it on its way.
+
+    One that is marked read-only is handed over as it is, any other one is copied.
+    """
     if not isinstance(array, np.ndarray) or array.ndim == 0 or array.dtype.hasobject:
         raise InputError(
             f"Rank {source} packed {type(array).__name__} in its message to rank {destination}; "

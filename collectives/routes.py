@@ -90,14 +90,12 @@ def routes_of_rank(
     passing = [items for entry in rounds for items in (entry.out_items, entry.in_items)]
     items = np.concatenate(passing)
     routed = distinct(items[items < n_routed], n_routed).astype(np.int32)  # the others are payload
-    direct = localise([carried], numbering)[0]
-    lengths = [len(positions) for positions in direct.in_positions]
-    start_slots, once = np.unique(np.searchsorted(routed, ends.out_items), return_index=True)
-    end_slots = np.searchsorted(routed, ends.in_items)
+    (direct,), (slots,) = localise([carried], numbering), localise([ends], routed)
+    start_slots, once = np.unique(_joined(slots.out_positions), return_index=True)
     arrivals: list[list[Arrivals]] = []
     if combines:
         position_of_slot = np.full(len(routed), -1, dtype=np.int64)
-        position_of_slot[end_slots] = _joined(direct.in_positions)
+        position_of_slot[_joined(slots.in_positions)] = _joined(direct.in_positions)
         waits = np.zeros(len(routed), dtype=bool)
         waits[start_slots] = True
         arrivals = [_arrivals(entry, routed, position_of_slot, waits) for entry in rounds]
@@ -108,7 +106,7 @@ def routes_of_rank(
         start_slots=start_slots,
         sources=direct.sources,
         end_positions=direct.in_positions,
-        end_slots=np.split(end_slots, np.cumsum(lengths)[:-1]) if lengths else [],
+        end_slots=slots.in_positions,
         arrivals=arrivals,
     )
 
