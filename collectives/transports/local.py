@@ -82,7 +82,6 @@ class LocalCommunicator(Communicator):
             for value in values
         ]
         if state is not None:
-            states = _overwritable(state)
             state.spent = True  # also when a rank fails: others may have overwritten theirs
         if pending is not None:
             pending.collected = True
@@ -97,7 +96,7 @@ class LocalCommunicator(Communicator):
                 half = self._half(pending, rank)
                 own.insert(0, half.incoming([arriving[rank][source] for source in half.sources]))
             if state is not None:
-                own.insert(0, states(rank))
+                own.insert(0, _own(state, rank))
             return function(*own, **static)
 
         return PerRank(self, self._run(step, COMPUTING, name_of(function)))
@@ -143,7 +142,7 @@ class LocalCommunicator(Communicator):
         return Replicated(self, result)
 
     def _assume_replicated(self, values: PerRank) -> Replicated:
-        return Replicated(self, _overwritable(values)(0))
+        return Replicated(self, _own(values, 0))
 
     def _gather(self, values: PerRank) -> list[Any]:
         return [duplicate(value) for value in values.content]
@@ -194,9 +193,6 @@ class LocalCommunicator(Communicator):
             self.timeline.add(Span(rank, kind, name, *times, nbytes))
 
 
-def _overwritable(state: PerRank) -> Callable[[int], Any]:
-    """A rank's state, as a copy where the caller still holds the original."""
-    held = state.content
-    if state.borrowed:
-        return lambda rank: duplicate(held[rank])
-    return lambda rank: held[rank]
+def _own(state: PerRank, rank: int) -> Any:
+    """A rank's state to be overwritten: a copy, where the caller still holds the original."""
+    return duplicate(state.content[rank]) if state.borrowed else state.content[rank]
