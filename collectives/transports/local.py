@@ -88,7 +88,7 @@ class LocalCommunicator(Communicator):
             arriving, (source, destination), posted = pending.content
             arrival = self._clock.copy()
             np.maximum.at(arrival, destination, posted[source])
-            self._set_forward(arrival, pending.label)
+            self._pass(BLOCKED, pending.label, arrival)
 
         def step(rank: int) -> Any:
             own = [c[rank] for c in columns]
@@ -136,9 +136,9 @@ class LocalCommunicator(Communicator):
         ):
             self.counters.record_round(label, index, *ends, [0] * len(nbytes), nbytes)
         is_first = np.arange(self.n_ranks) == 0  # rank 0 waits for all, and all for what it makes
-        self._set_forward(np.where(is_first, self._clock.max(), self._clock), label)
-        self._advance(COMPUTING, name_of(function), np.where(is_first, seconds, 0.0))
-        self._set_forward(np.full(self.n_ranks, self._clock.max()), label)
+        self._pass(BLOCKED, label, np.where(is_first, self._clock.max(), self._clock))
+        self._pass(COMPUTING, name_of(function), self._clock + np.where(is_first, seconds, 0.0))
+        self._pass(BLOCKED, label, np.full(self.n_ranks, self._clock.max()))
         return Replicated(self, result)
 
     def _assume_replicated(self, values: PerRank) -> Replicated:
@@ -159,38 +159,25 @@ class LocalCommunicator(Communicator):
             results = self._pool.run(step, alone=expected < _SHORT)
         # halved at most: where long and short ones take turns, threads are for the long ones
         self._expected[kind, name] = max(self._pool.busy_seconds, expected / 2)
-        self._advance(kind, name, self._pool.seconds, results if kind == SENDING else None)
+        ends = self._clock + self._pool.seconds
+        self._pass(kind, name, ends, results if kind == SENDING else None)
         return results
 
-    def _advance(
-        self,
-        kind: int,
-        name: str,
-        seconds: np.ndarray,
-        sent: list[list[Message]] | None = None,
-    ) -> None:
-        """Each rank was busy for so long."""
-        ends = self._clock + seconds
-        self._note(kind, name, ends, sent)
-        self._counters.seconds_computing += seconds
-        self._clock = ends
-
-    def _set_forward(self, clock: np.ndarray, label: str) -> None:
-        """Each rank waits until its clock shows this."""
-        self._note(BLOCKED, label, clock)
-        self._counters.seconds_blocked += clock - self._clock
-        self._clock = clock
-
-    def _note(
+    def _pass(
         self, kind: int, name: str, ends: np.ndarray, sent: list[list[Message]] | None = None
     ) -> None:
-        """What every rank did until its clock shows `ends`, for the timeline."""
-        if self.timeline is None:
-            return
-        for rank in np.flatnonzero(ends > self._clock).tolist():
-            times = (float(self._clock[rank]), float(ends[rank]))
-            nbytes = sum(m.nbytes * len(m.destinations) for m in sent[rank]) if sent else 0
-            self.timeline.add(Span(rank, kind, name, *times, nbytes))
+        """Each rank did this until its clock shows `ends`."""
+        seconds = ends - self._clock
+        if kind == BLOCKED:
+            self._counters.seconds_blocked += seconds
+        else:
+            self._counters.seconds_computing += seconds
+        if self.timeline is not None:
+            for rank in np.flatnonzero(seconds > 0).tolist():
+                times = (float(self._clock[rank]), float(ends[rank]))
+                nbytes = sum(m.nbytes * len(m.destinations) for m in sent[rank]) if sent else 0
+                self.timeline.add(Span(rank, kind, name, *times, nbytes))
+        self._clock = ends
 
 
 def _own(state: PerRank, rank: int) -> Any:
