@@ -16,7 +16,7 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-_INLINE_BYTES = 65_536  # an array beside the header costs more than a copy of so many
+INLINE_BYTES = 65_536  # a buffer beside the header costs more than a copy of so many
 _PLAIN_KINDS = "biufc"  # a dtype is told by its letters
 
 
@@ -53,7 +53,7 @@ def _told(value: Any, buffers: list[memoryview]) -> tuple[Any, ...] | None:
     if not flags.c_contiguous:
         return None
     content: Any = pickle.PickleBuffer(value.data)  # bytes, or a bytearray, once it is pickled
-    if value.nbytes > _INLINE_BYTES:
+    if value.nbytes > INLINE_BYTES:
         buffers.append(content.raw())
         content = value.nbytes
     return value.shape, value.dtype.str, flags.writeable, content
@@ -72,7 +72,7 @@ def _array(told: tuple[Any, ...], next_buffer: Callable[[int], Any]) -> NDArray[
 def _pickled(payload: Any, buffers: list[memoryview]) -> tuple[bytes, list[int]]:
     def is_inside(buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
-        if raw.nbytes > _INLINE_BYTES:
+        if raw.nbytes > INLINE_BYTES:
             buffers.append(raw)
             return False
         return True

@@ -43,6 +43,7 @@ from daskpart.errors import InputError
 from .mailbox import Call, Mailbox, RunStopped, Standing
 from .placement import ranks_by_worker
 from .rank import Answer, Endpoint, RankCommunicator, Request
+from .wire import INLINE_BYTES
 
 ON_SESSION = "daskpart_on_session"
 _MESSAGES, _STREAM_END = "daskpart_rank_messages", "end"
@@ -50,7 +51,6 @@ _WATCH_SECONDS = 0.5
 _PAUSE_SECONDS = 2e-4
 _EXTENSION = "daskpart_ranks"
 _CLOSED = "the communicator was closed"
-_LARGE_RESULT = 65_536  # bytes; a buffer beside the message costs more than a copy of so many
 # a worker looks at itself many times a second, each time it takes the GIL from the ranks, and a
 # rank that is late keeps all others waiting; callbacks of its event loop, and how often they come
 _THROTTLED, _THROTTLED_MILLISECONDS = ("tick", "profile"), 250.0
@@ -428,7 +428,7 @@ def _stopped_answer(rank: int, reason: str) -> Packed:
 def _packed(answer: Answer) -> Packed:
     """An answer as it travels: pickled, and what the text returned apart, which may be large."""
     result: Any = answer.result
-    if result is not None and len(result) > _LARGE_RESULT:
+    if result is not None and len(result) > INLINE_BYTES:
         result = np.frombuffer(result, np.uint8)  # bytes would be copied into the message
     return _pickled(replace(answer, result=None)), result
 
