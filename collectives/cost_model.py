@@ -247,8 +247,8 @@ def _best(
 ) -> Choice:
     if not among or not set(among) <= set(ALGORITHMS):
         raise InputError(f"among={among!r}; name some of {', '.join(ALGORITHMS)}.")
-    choices = [choice for choice in model.choices(problem, switch) if choice.algorithm in among]
-    best = {choice.algorithm: choice for choice in reversed(choices)}  # with the best options
+    choices = reversed(model.choices(problem, switch))  # the last of each has the best options
+    best = {choice.algorithm: choice for choice in choices if choice.algorithm in among}
     return best[preferred({algorithm: choice.seconds for algorithm, choice in best.items()})]
 
 
