@@ -54,15 +54,14 @@ ALGORITHMS = ("hypercube", "direct")
 
 
 class Bounds(NamedTuple):
-    """Of the rows that each rank gives, those from begin to end are its own."""
+    """How many rows each rank gives, and which of them are its own."""
 
     n_rows: list[int]
-    begin: list[int]
-    end: list[int]
+    own: list[slice]
 
 
-# a plan, the numbers of the rows that each rank gives, and bounds among them
-Pattern = tuple[Plan, list[NDArray[np.int64]], Bounds]
+# a plan, the numbers of the rows that each rank gives, and which of them are its own
+Pattern = tuple[Plan, list[NDArray[np.int64]], list[slice]]
 
 
 @collective
@@ -210,7 +209,8 @@ def _prepared(
     one_of(algorithm, "algorithm", ALGORITHMS)
 
     def prepare() -> tuple[PreparedPlan, PerRank, Bounds]:
-        plan, numbering, bounds = make(pattern)
+        plan, numbering, own = make(pattern)
+        bounds = Bounds([*map(len, numbering)], own)
         if plan.kind == "expand":  # behind its own rows those that a rank gets
             gets = [plan.rounds[0].of_rank(rank).in_items for rank in range(plan.n_ranks)]
             numbering = [np.concatenate(pair) for pair in zip(numbering, gets, strict=True)]
@@ -225,28 +225,26 @@ def _prepared(
 def _of_blocks(rows: NDArray[np.int64]) -> Pattern:
     """Every rank gives its own rows."""
     numbering = np.split(np.arange(rows.sum()), np.cumsum(rows)[:-1])
-    n_rows = rows.tolist()
-    return allgather_plan(rows), numbering, Bounds(n_rows, [0] * len(rows), n_rows)
+    return allgather_plan(rows), numbering, [slice(None)] * len(rows)
 
 
 def _of_whole_arrays(rows: NDArray[np.int64]) -> Pattern:
     """Every rank gives all rows, in order of their owners."""
-    total, ends, n_ranks = int(rows.sum()), np.cumsum(rows), len(rows)
-    bounds = Bounds([total] * n_ranks, (ends - rows).tolist(), ends.tolist())
-    return allgather_plan(rows).reversed(), [np.arange(total)] * n_ranks, bounds
+    ends = np.cumsum(rows)
+    own = [*map(slice, ends - rows, ends)]
+    return allgather_plan(rows).reversed(), [np.arange(rows.sum())] * len(rows), own
 
 
 def _of_exchange(table: NDArray[np.int64]) -> Pattern:
     """Every rank gives rows to each, in order of destinations."""
-    n_rows, ends = table.sum(axis=1), np.cumsum(table, axis=1).diagonal()
-    numbering = np.split(np.arange(table.sum()), np.cumsum(n_rows)[:-1])
-    bounds = Bounds(n_rows.tolist(), (ends - table.diagonal()).tolist(), ends.tolist())
-    return alltoall_plan(table), numbering, bounds
+    numbering = np.split(np.arange(table.sum()), np.cumsum(table.sum(axis=1))[:-1])
+    ends = np.cumsum(table, axis=1).diagonal()
+    return alltoall_plan(table), numbering, [*map(slice, ends - table.diagonal(), ends)]
 
 
 def _of_root_alone(root: NDArray[np.int64], *, n_ranks: int) -> Pattern:
     numbering = [np.arange(rank == root) for rank in range(n_ranks)]
-    return broadcast_plan(n_ranks, int(root)), numbering, Bounds([], [], [])
+    return broadcast_plan(n_ranks, int(root)), numbering, []
 
 
 def allgather_plan(rows: NDArray[np.int64]) -> Plan:
@@ -300,8 +298,8 @@ def _given(value: Any, rank: int, *, bounds: Bounds, stacked: bool = False) -> N
 def _in_rank_order(given: NDArray[Any], inbox: Inbox, *, bounds: Bounds) -> NDArray[Any]:
     """What arrived, and the rank's own rows."""
     check_agreement(given, inbox)
-    pieces, rank = [*inbox.payloads], inbox.rank
-    pieces.insert(bisect(inbox.sources, rank), given[bounds.begin[rank] : bounds.end[rank]])
+    pieces = [*inbox.payloads]
+    pieces.insert(bisect(inbox.sources, inbox.rank), given[bounds.own[inbox.rank]])
     return np.concatenate(pieces, dtype=given.dtype)
 
 
@@ -313,7 +311,7 @@ def _own_block(
     given: NDArray[Any], inbox: Inbox, *, reduction: Reduction, bounds: Bounds, stacked: bool
 ) -> Any:
     combined = combine_rows(given, inbox, reduction=reduction)
-    own = combined[bounds.begin[inbox.rank] : bounds.end[inbox.rank]].copy()
+    own = combined[bounds.own[inbox.rank]].copy()
     return _plain(own[0]) if stacked else own
 
 
