@@ -39,7 +39,6 @@ from daskpart.collectives.communicator import (
 )
 from daskpart.collectives.from_dask import collection_keys
 from daskpart.collectives.messages import Exchange
-from daskpart.collectives.plan import Round
 from daskpart.collectives.timeline import name_of, now
 from daskpart.collectives.values import duplicate
 from daskpart.errors import InputError, WorkerLostError
@@ -168,12 +167,11 @@ class GraphCommunicator(Communicator):
             messages: list[list[TaskRef]] = [[] for _ in keys]
             for key in posted.keys:  # in rising order of sources
                 messages[key[2]].append(TaskRef(key))
+            _, halves, slot, of_halves = _halves(pending)
             arriving = [
-                List(*self._half(pending, rank), List(*refs)) for rank, refs in enumerate(messages)
+                List(half, slot, List(*refs)) for half, refs in zip(halves, messages, strict=True)
             ]
-            parents.append(posted)
-            if not isinstance(pending.round, Exchange):
-                parents.append(pending.round.messages.content)
+            parents += [posted, *of_halves]
         own = {
             key: PinnedTask(
                 key, tasks.run_step, mark, rank, function, static,
@@ -184,13 +182,8 @@ class GraphCommunicator(Communicator):
         return self._handle(PerRank, Node(keys, own, parents))
 
     def _post(self, pending: Pending, values: PerRank, pack: Callable) -> Node:
-        entry, held = pending.round, values.content
-        whole: Round | Exchange
-        if isinstance(entry, Exchange):
-            whole, halves = entry, None
-        else:
-            assert entry.round is not None  # it was prepared here
-            whole, halves = entry.round, entry.messages.content
+        held: Node = values.content
+        whole, halves, slot, of_halves = _halves(pending)
         name = self._name("pack")
         mark, own = (self.run_id, self._step), {}
         # messages stand by source: the place of each among those of its source
@@ -198,21 +191,16 @@ class GraphCommunicator(Communicator):
         columns = (whole.source, whole.destination, places)
         for source, destination, index in np.column_stack(columns).tolist():
             key = (name, source, destination)
-            half, value = self._half(pending, source), TaskRef(held.keys[source])
-            own[key] = PinnedTask(key, tasks.run_pack, mark, pack, index, *half, value)
+            own[key] = PinnedTask(
+                key, tasks.run_pack, mark, pack, index, halves[source], slot,
+                TaskRef(held.keys[source]),
+            )  # fmt: skip
         self._measures.expect(
             self._step, pending.label, pending.index, whole.source, whole.destination
         )
-        node = Node(list(own), own, [held] if halves is None else [halves, held])
+        node = Node(list(own), own, [*of_halves, held])
         node.handle = weakref.ref(pending)
         return node
-
-    @staticmethod
-    def _half(pending: Pending, rank: int) -> tuple[Any, int]:
-        """A rank's half of a round: halves of the rank, and the place among them."""
-        if isinstance(pending.round, Exchange):
-            return [pending.round.of_ranks[rank]], 0
-        return TaskRef(pending.round.messages.content.keys[rank]), pending.round.slot
 
     def _fold(self, values: PerRank, function: Callable, label: str, static: dict) -> Replicated:
         key = (self._name(label), 0)
@@ -340,3 +328,12 @@ def inputs_of(values: Iterable[PerRank | Replicated], rank: int) -> list[TaskRef
     """A rank's inputs; of what all ranks agreed on, its own."""
     keys = [value.content.keys for value in values]
     return [TaskRef(of_ranks[rank if len(of_ranks) > 1 else 0]) for of_ranks in keys]
+
+
+def _halves(pending: Pending) -> tuple[Any, list[Any], int, list[Node]]:
+    """A round, halves of rounds by rank, its place among them, and nodes that they come of."""
+    entry = pending.round
+    if isinstance(entry, Exchange):
+        return entry, [[half] for half in entry.of_ranks], 0, []
+    node: Node = entry.messages.content
+    return entry.round, [TaskRef(key) for key in node.keys], entry.slot, [node]
