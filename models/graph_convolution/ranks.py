@@ -91,15 +91,9 @@ def halves_of(
     rows = matrix[own]
     place = np.empty(matrix.shape[1], np.int32)
     place[own] = np.arange(len(own), dtype=np.int32)
-    place[halo] = np.arange(len(halo), dtype=np.int32)
-    if joined:
-        place[halo] += np.int32(len(own))
-        every = np.ones(rows.nnz, bool)
-        return Halves(_some(rows, every, place), _some(rows, ~every, place), halo, len(own))
-    is_own = np.zeros(matrix.shape[1], bool)
-    is_own[own] = True
-    inside = is_own[rows.indices]
-    return Halves(_some(rows, inside, place), _some(rows, ~inside, place), halo, len(own))
+    place[halo] = np.arange(len(own), len(own) + len(halo), dtype=np.int32)
+    rows.indices = place[rows.indices]
+    return halves_of_positions(rows, len(own), halo, joined)
 
 
 def halves_of_positions(rows: Any, n_own: int, halo: NDArray[np.int64], joined: bool) -> Halves:
@@ -112,19 +106,16 @@ def halves_of_positions(rows: Any, n_own: int, halo: NDArray[np.int64], joined: 
     halo, joined
         As in `halves_of`.
     """
-    place = np.arange(rows.shape[1], dtype=np.int32)
     inside = np.ones(rows.nnz, bool) if joined else rows.indices < n_own
-    behind = place - np.int32(n_own)
-    return Halves(_some(rows, inside, place), _some(rows, ~inside, behind), halo, n_own)
+    return Halves(_some(rows, inside, 0), _some(rows, ~inside, n_own), halo, n_own)
 
 
-def _some(rows: Any, chosen: NDArray[np.bool_], place: NDArray[np.int32]) -> Csr:
+def _some(rows: Any, chosen: NDArray[np.bool_], first: int) -> Csr:
+    """Chosen entries, columns counted from `first`."""
     before = np.concatenate(([0], np.cumsum(chosen)))
-    columns = place[rows.indices[chosen]]
+    columns = rows.indices[chosen] - np.int32(first)
     indptr = before[rows.indptr].astype(rows.indptr.dtype)
-    found = scipy.sparse.csr_array(
-        (rows.data[chosen], columns, indptr), shape=(rows.shape[0], max(place.size, 1))
-    )
+    found = scipy.sparse.csr_array((rows.data[chosen], columns, indptr), rows.shape)
     narrow(found)  # and sorted: the halo's order is by owner, not by vertex
     return found.indptr, found.indices, found.data
 
@@ -149,7 +140,7 @@ def cut_graph(
     joined : bool
         See `Halves`.
     """
-    transposed = None if halos_back is None else _transposed(matrix)
+    transposed = None if halos_back is None else narrow(scipy.sparse.csr_array(matrix.T))
     parts = []
     for rank, own in enumerate(members):
         forward = halves_of(matrix, own, halos[rank], joined)
@@ -159,7 +150,3 @@ def cut_graph(
             backward = halves_of(transposed, own, halos_back[rank])
         parts.append(RankGraph(own, forward, backward))
     return parts
-
-
-def _transposed(matrix: Any) -> Any:
-    return narrow(scipy.sparse.csr_array(matrix.T))
