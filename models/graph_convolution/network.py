@@ -259,7 +259,7 @@ class Network:
             if layer.n_forward > 1:  # the product before
                 on_way = on_way + total * size.n_own
             left = of_output - total
-            message = behind.width if behind and behind.hops and behind.transforms_first else 0
+            message = behind.width if behind and behind.transforms_first else 0
             made = (left + max(layer.leaving_values, message)) * size.n_own
             found = np.maximum(found, there + np.maximum(on_way, made))
         return np.dtype(self.dtype).itemsize * found

@@ -183,7 +183,7 @@ class GCNPlan(FitPlan):
             plain_bytes=int(itemsize * (n_forward * plain + n_backward * outputs)),
             messages=int(self.expected().messages.sum()),
             keeps_product=network.layers[0].keeps_product,
-            transforms_first=[bool(each.hops) and each.transforms_first for each in network.layers],
+            transforms_first=[each.transforms_first for each in network.layers],
             n_entries=self.n_entries,
             n_own=self.n_own,
             n_halo=self.n_halo,

@@ -97,7 +97,7 @@ class Layer(ABC):
     @property
     def transforms_first(self) -> bool:
         """Whether H·W goes through Â, and not H."""
-        if self.keeps_product:
+        if self.keeps_product or not self.hops:
             return False
         # a first layer that multiplies by Â first saves the message of the backward direction
         return self.n_inputs > self.n_outputs * (2 if self.is_first else 1)
@@ -120,7 +120,7 @@ class Layer(ABC):
     @property
     def kept_values(self) -> tuple[int, int]:
         """Numbers that are made and kept of each row of H, and of each of Z; for the forecast."""
-        of_input = self.n_outputs if self.hops and self.transforms_first else 0
+        of_input = self.n_outputs if self.transforms_first else 0
         return of_input, (self.width if self.n_forward else 0) + self.n_outputs
 
     @property
