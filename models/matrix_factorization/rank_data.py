@@ -28,7 +28,7 @@ from .kernels.sgd import counting_sort, padded_width
 from .negatives import Pairs, negatives_of, triple_weights
 from .pasgd import Average, RankModel, RankRatings, RowLayout, blank_model
 from .scaling import split_unit
-from .schedule import SubEpochSchedule
+from .schedule import SubEpochSchedule, items_of_pairs
 from .yes_or_no import odd_entries, ones_for_yes
 
 ItemWeights = tuple[np.ndarray, tuple[np.ndarray, ...]]
@@ -90,9 +90,7 @@ def rank_schedules(
         receivers = set(messages.destination.tolist())
         for rank in range(n_ranks):
             averages[rank].append(shares.of(messages.of_rank(rank)) if rank in receivers else None)
-    item_of_pair = np.repeat(
-        np.arange(schedule.n_items, dtype=np.int32), np.diff(connectivity.pointer)
-    )
+    item_of_pair = items_of_pairs(connectivity)
     held = cut_by_part(connectivity.parts, n_ranks, np.arange(connectivity.parts.size))
     weights = triple_weights(schedule)
     used = np.flatnonzero(schedule.home >= 0).astype(np.int32)

@@ -125,11 +125,9 @@ class SubEpochSchedule:
     @cached_property
     def next_group(self) -> np.ndarray:
         """The item's following group, around the end of the epoch; int64 of shape (n_groups,)."""
-        n_groups = self.group_item.size
-        following = np.arange(1, n_groups + 1)
-        starts = np.flatnonzero(np.diff(self.group_item, prepend=-1))
-        last = np.append(starts[1:], n_groups) - 1 if n_groups else starts
-        following[last] = starts
+        following = np.arange(1, self.group_item.size + 1)
+        # the first group of an item follows its last one, which stands before that of the next
+        following[np.roll(self._first_groups, -1) - 1] = self._first_groups
         return following
 
     @cached_property
@@ -139,18 +137,18 @@ class SubEpochSchedule:
         It is the owner in the item's first group: the last expand of an epoch leads there.
         """
         home = np.full(self.n_items, -1, np.int32)
-        starts = np.flatnonzero(np.diff(self.group_item, prepend=-1))
-        home[self.group_item[starts]] = self.group_owner[starts]
+        home[self.group_item[self._first_groups]] = self.group_owner[self._first_groups]
         return home
 
-    def holds(self, items: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-        """Whether each rank holds the row of the item beside it at some time, as bool array.
+    @cached_property
+    def _first_groups(self) -> np.ndarray:
+        """The first group of each item that has some, rising."""
+        return np.flatnonzero(np.diff(self.group_item, prepend=-1))
 
-        No pair may be given twice.
-        """
-        every = np.repeat(np.arange(self.n_items), np.diff(self.incidence.pointer))
-        held = self._pairs(every, self.incidence.parts)
-        return np.isin(self._pairs(items, ranks), held, assume_unique=True)
+    def holds(self, items: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+        """Whether each rank holds the row of the item beside it at some time, as bool array."""
+        held = self._pairs(items_of_pairs(self.incidence), self.incidence.parts)
+        return np.isin(self._pairs(items, ranks), held)
 
     def final_rows_plan(self, items: np.ndarray, ranks: np.ndarray) -> Plan:
         """Messages between two epochs: final rows of `items`, each to the rank beside it.
@@ -159,8 +157,7 @@ class SubEpochSchedule:
         none. Other ranks have stale copies at most, which they are sent anew before they work on
         them: so the rows may be written over these. No pair may be given twice.
         """
-        home = self.home[items]
-        first = np.flatnonzero(np.diff(self.group_item, prepend=-1))
+        home, first = self.home[items], self._first_groups
         members, size = self._members(first)
         there = self._pairs(np.repeat(self.group_item[first], size), members)
         held = np.isin(self._pairs(items, ranks), there, assume_unique=True)
@@ -208,6 +205,11 @@ class SubEpochSchedule:
         return Plan("expand", self.n_items, (messages,))
 
 
+def items_of_pairs(incidence: Any) -> np.ndarray:
+    """The item of each (item, rank) pair, int32."""
+    return np.repeat(np.arange(incidence.n_items, dtype=np.int32), np.diff(incidence.pointer))
+
+
 def make_schedule(connectivity: Any, n_sub_epochs: int, random_state: int = 0) -> SubEpochSchedule:
     """Assign each (item, rank) pair to a sub-epoch and choose owners.
 
@@ -224,16 +226,13 @@ def make_schedule(connectivity: Any, n_sub_epochs: int, random_state: int = 0) -
     -------
     SubEpochSchedule
     """
-    pointer, parts = connectivity.pointer, connectivity.parts
-    n_items, n_ranks = pointer.size - 1, connectivity.n_parts
-    degree = np.diff(pointer)
-    item_of_pair = np.repeat(np.arange(n_items, dtype=np.int32), degree)
-    weight = np.bincount(item_of_pair, weights=connectivity.counts, minlength=n_items)
+    pointer, parts, counts = connectivity.pointer, connectivity.parts, connectivity.counts
+    degree, item_of_pair = np.diff(pointer), items_of_pairs(connectivity)
+    weight = np.bincount(item_of_pair, weights=counts, minlength=degree.size)
     used = np.flatnonzero(degree)
     item_order = used[np.lexsort((-weight[used], degree[used] == 1))]
-    cell_nonzeros = np.zeros((n_ranks, n_sub_epochs), np.int64)
+    cell_nonzeros = np.zeros((connectivity.n_parts, n_sub_epochs), np.int64)
     sub_epoch = np.zeros(parts.size, np.int32)
-    counts = connectivity.counts
     by_weight = np.lexsort((-counts, item_of_pair))
     room = np.empty(n_sub_epochs, np.int64)
     _assign_sub_epochs(
@@ -246,10 +245,7 @@ def grouped(
     incidence: Any, sub_epoch: np.ndarray, cell_nonzeros: np.ndarray, random_state: int = 0
 ) -> SubEpochSchedule:
     """The schedule in which each (item, rank) pair of `incidence` works in its `sub_epoch`."""
-    n_sub_epochs = cell_nonzeros.shape[1]
-    item_of_pair = np.repeat(
-        np.arange(incidence.n_items, dtype=np.int32), np.diff(incidence.pointer)
-    )
+    n_sub_epochs, item_of_pair = cell_nonzeros.shape[1], items_of_pairs(incidence)
     by_group = np.lexsort((incidence.parts, sub_epoch, item_of_pair))
     key = item_of_pair[by_group].astype(np.int64) * n_sub_epochs + sub_epoch[by_group]
     starts = np.flatnonzero(np.diff(key, prepend=-1))

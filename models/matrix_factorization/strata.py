@@ -22,7 +22,7 @@ import numpy as np
 
 from daskpart.connectivity import Connectivity
 
-from .schedule import SubEpochSchedule, grouped
+from .schedule import SubEpochSchedule, grouped, items_of_pairs
 
 
 def strata_schedule(connectivity: Connectivity) -> SubEpochSchedule:
@@ -39,13 +39,10 @@ def strata_schedule(connectivity: Connectivity) -> SubEpochSchedule:
         With K sub-epochs. Every rank holds every item that has ratings, once an epoch.
     """
     n_ranks = connectivity.n_parts
-    degree = np.diff(connectivity.pointer)
-    item_of_pair = np.repeat(np.arange(connectivity.n_items), degree)
-    weight = np.bincount(item_of_pair, connectivity.counts, connectivity.n_items)
+    weight = np.bincount(items_of_pairs(connectivity), connectivity.counts, connectivity.n_items)
     block = item_blocks(weight, n_ranks)
-    everywhere = _on_every_rank(connectivity, item_of_pair, degree > 0)
-    items = np.repeat(np.arange(connectivity.n_items), np.diff(everywhere.pointer))
-    sub_epoch = ((block[items] - everywhere.parts) % n_ranks).astype(np.int32)
+    everywhere = _on_every_rank(connectivity)
+    sub_epoch = ((block[items_of_pairs(everywhere)] - everywhere.parts) % n_ranks).astype(np.int32)
     cells = np.zeros((n_ranks, n_ranks), np.int64)
     np.add.at(cells, (everywhere.parts, sub_epoch), everywhere.counts)
     return grouped(everywhere, sub_epoch, cells)
@@ -63,11 +60,11 @@ def item_blocks(weight: Any, n_blocks: int) -> np.ndarray:
     return block
 
 
-def _on_every_rank(connectivity: Connectivity, item_of_pair: Any, used: Any) -> Connectivity:
+def _on_every_rank(connectivity: Connectivity) -> Connectivity:
     """The incidence in which every item in use lies on all ranks; counts may be 0 there."""
-    n_ranks = connectivity.n_parts
+    n_ranks, used = connectivity.n_parts, np.diff(connectivity.pointer) > 0
     pointer = np.concatenate(([0], np.cumsum(used * n_ranks))).astype(np.int64)
     counts = np.zeros(pointer[-1], np.int64)
-    counts[pointer[item_of_pair] + connectivity.parts] = connectivity.counts
+    counts[pointer[items_of_pairs(connectivity)] + connectivity.parts] = connectivity.counts
     parts = np.tile(np.arange(n_ranks, dtype=np.int32), int(used.sum()))
     return Connectivity(pointer, parts, counts, n_ranks, connectivity.costs)
