@@ -150,13 +150,9 @@ class MFPlan(FitPlan):
         return self._sent_by((*self.reduces, *self.expands))
 
     def _sent_by(self, plans: Sequence[Plan]) -> NDArray[np.int64]:
-        sums = np.zeros((3, self.n_ranks), np.int64)
-        for plan in plans:
-            for each in plan.rounds:
-                np.add.at(sums[0], each.source, 1)
-                np.add.at(sums[1], each.source, each.lengths)
-                np.add.at(sums[2], each.destination, each.lengths)
-        return sums
+        counted = [plan.statistics() for plan in plans]
+        names = ("messages_sent", "rows_sent", "rows_received")
+        return np.array([sum(each.per_rank(name) for each in counted) for name in names])
 
     def expected(self) -> Expected:
         """What an epoch will send; under "pasgd" eq. 8 in rows, eq. 9 in stale ones."""
@@ -450,16 +446,14 @@ def with_negatives(plan: MFPlan, seen: csr_array | None) -> MFPlan:
         What users had in an earlier fit.
     """
     assert plan.partition is not None
-    owners, held, n_ranks = plan.partition.assignment, plan.schedule.incidence, plan.n_ranks
+    owners, n_ranks = plan.partition.assignment, plan.n_ranks
     n_users = np.bincount(owners, minlength=n_ranks)
-    n_candidates = np.bincount(held.parts, minlength=n_ranks)
+    n_candidates = np.bincount(plan.schedule.incidence.parts, minlength=n_ranks)
     n_seen: Any = 0
     if seen is not None:  # what a rank holds no row of is left out
         pairs = seen.tocoo()
         ranks = owners[pairs.row]
-        items = np.repeat(np.arange(plan.schedule.n_items), np.diff(held.pointer))
-        both = (pairs.col.astype(np.int64) * n_ranks + ranks, items * n_ranks + held.parts)
-        n_seen = np.bincount(ranks[np.isin(*both)], minlength=n_ranks)
+        n_seen = np.bincount(ranks[plan.schedule.holds(pairs.col, ranks)], minlength=n_ranks)
     of_cells = 8 * (plan.eta + 1) + 4 * plan.eta
     nbytes = 4 * (n_candidates + n_seen) + 8 * (n_users + 1) + of_cells
     # and each rating once more, among what its user has
