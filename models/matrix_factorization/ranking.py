@@ -95,9 +95,8 @@ class Catalogue:
 
 def top_n(
     rows: np.ndarray,
-    items: np.ndarray | Catalogue,
+    items: Catalogue,
     n: int,
-    level: np.ndarray | None = None,
     left_out: scipy.sparse.csr_array | None = None,
     n_threads: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -106,11 +105,9 @@ def top_n(
     Parameters
     ----------
     rows : float32 ndarray of shape (n_rows, F)
-    items : float32 ndarray of shape (N, F), or Catalogue
-        A catalogue has its levels.
+    items : Catalogue
+        N items, with their levels.
     n : int
-    level : float32 ndarray of shape (N,), optional
-        Added to the scores of each item; −inf keeps it out.
     left_out : csr_array of shape (n_rows, N), optional
         Stored entries are kept out.
     n_threads : int, optional
@@ -123,8 +120,6 @@ def top_n(
     scores : float32 ndarray of the same shape
         −inf where fewer are left.
     """
-    if not isinstance(items, Catalogue):
-        items = Catalogue.of(items, level, len(rows))
     n_rows, n = len(rows), min(n, len(items))
     found, scores = np.empty((n_rows, n), np.int32), np.empty((n_rows, n), np.float32)
     pointer, outside = np.zeros(n_rows + 1, np.int64), np.zeros(0, np.int32)
@@ -192,11 +187,12 @@ def _multiply(block: np.ndarray, items: Catalogue, first: int, product: np.ndarr
     product[:, len(part) :] = -np.inf
 
 
-def without_order(rows: np.ndarray, level: np.ndarray) -> np.ndarray:
+def without_order(rows: np.ndarray, level: np.ndarray | None) -> np.ndarray:
     """Which rows give all items the same score: those of zeros, where the levels are alike."""
-    allowed = level[level > -np.inf]
-    if allowed.size and allowed.min() < allowed.max():
-        return np.zeros(len(rows), bool)
+    if level is not None:
+        allowed = level[level > -np.inf]
+        if allowed.size and allowed.min() < allowed.max():
+            return np.zeros(len(rows), bool)
     return np.asarray(~rows.any(axis=1))
 
 

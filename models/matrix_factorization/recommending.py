@@ -124,18 +124,11 @@ class Recommender(FactorModel):
         index = state.users()
         users = index.positions(index.listed(user))
         seen = self._seen()[users] if _is_true(exclude_seen) else None
-        level = _level(state, items, exclude)
-        found, scores = top_n(state.user_factors[users], state.item_factors, n, level, seen)
-        scores = self._shown()(scores + state.user_bias[users, None])
-        blank = without_order(state.user_factors[users], level)
-        if blank.any():
-            found[blank] = -1
-            _warn_of_no_list(
-                index.take(users[blank]), state.user_name, "had nothing in the fit",
-                ". recommend_new takes what they have now",
-            )  # fmt: skip
-        names = (state.user_name, state.item_name)
-        return ranking(index.take(users), found, scores, state.items(), names)
+        return self._best(
+            index.take(users), state.user_factors[users], state.user_bias[users], seen, n,
+            _level(state, items, exclude), "had nothing in the fit",
+            ". recommend_new takes what they have now",
+        )  # fmt: skip
 
     def recommend_new(self, X_new: Any, n: int = 10, exclude_seen: bool = True) -> pd.DataFrame:
         """The best `n` items for users that were not in the fit, from their ratings alone.
@@ -158,16 +151,11 @@ class Recommender(FactorModel):
         rows, row_bias = self._solve(matrix, columns)
         pattern = (np.ones(matrix.nnz, np.bool_), columns, matrix.row_pointer())
         seen = scipy.sparse.csr_array(pattern, shape=(matrix.shape[0], state.n_items))
-        left_out = seen if _is_true(exclude_seen) else None
-        found, scores = top_n(rows, state.item_factors, n, _level(state), left_out)
-        scores = self._shown()(scores + row_bias[:, None])
-        users = matrix.row_labels
-        users = np.arange(matrix.shape[0]) if users is None else users
-        blank = without_order(rows, _level(state))
-        if blank.any():
-            found[blank] = -1
-            _warn_of_no_list(users[blank], state.user_name, "had nothing that says what they like")
-        return ranking(users, found, scores, state.items(), (state.user_name, state.item_name))
+        users = np.arange(matrix.shape[0]) if matrix.row_labels is None else matrix.row_labels
+        return self._best(
+            users, rows, row_bias, seen if _is_true(exclude_seen) else None, n, _level(state),
+            "had nothing that says what they like",
+        )  # fmt: skip
 
     def similar_items(self, item: Any, n: int = 10) -> pd.DataFrame:
         """The `n` items whose factors point the same way (largest cosine).
@@ -233,9 +221,8 @@ class Recommender(FactorModel):
         state, n = self._fitted(), whole_number(n, "n", 1)
         level = _level(state, items, exclude)
         seen, index = self._seen() if _is_true(exclude_seen) else None, state.users()
-        blank = without_order(state.user_factors, level)
         blocks = [
-            (index.take(own), state.user_factors[own], state.user_bias[own], blank[own],
+            (index.take(own), state.user_factors[own], state.user_bias[own],
              None if seen is None else seen[own])
             for own in row_blocks(state.n_users)
         ]  # fmt: skip
@@ -255,9 +242,8 @@ class Recommender(FactorModel):
         """
         state, n = self._fitted(), whole_number(n, "n", 1)
         rows, index = directions(state.item_factors), state.items()
-        blank = np.asarray(~rows.any(axis=1))
         blocks = [
-            (index.take(own), rows[own], np.zeros(own.size, np.float32), blank[own],
+            (index.take(own), rows[own], np.zeros(own.size, np.float32),
              only_itself(own, state.n_items))
             for own in row_blocks(state.n_items)
         ]  # fmt: skip
@@ -273,6 +259,25 @@ class Recommender(FactorModel):
 
     def _most_ranks(self, problem: Any) -> float:
         return min(problem.shape)
+
+    def _best(
+        self,
+        asked: np.ndarray,
+        rows: np.ndarray,
+        row_bias: np.ndarray,
+        left_out: scipy.sparse.csr_array | None,
+        n: int,
+        level: np.ndarray,
+        *why_none: str,
+    ) -> pd.DataFrame:
+        """The items of some users, the labels `asked` for; who has none is told of."""
+        state = self._fitted()
+        _warn_of_no_list(asked[without_order(rows, level)], state.user_name, *why_none)
+        items = Catalogue.of(state.item_factors, level, len(rows))
+        return _ranked(
+            asked, rows, row_bias, left_out, items, state.items(), n=n,
+            names=(state.user_name, state.item_name), shown=self._shown(),
+        )  # fmt: skip
 
     def _seen(self) -> scipy.sparse.csr_array:
         seen = getattr(self, "seen_", None)
@@ -308,23 +313,24 @@ def _is_true(exclude_seen: Any) -> bool:
 def _similar(factors: np.ndarray, labels: LabelIndex, asked: Any, n: int) -> pd.DataFrame:
     """Whose factors have the largest cosine with those of each that is asked for."""
     places, every = labels.positions(labels.listed(asked)), directions(factors)
-    found, scores = top_n(every[places], every, n, left_out=only_itself(places, len(every)))
-    blank = ~every[places].any(axis=1)
-    if blank.any():
-        found[blank] = -1
-        _warn_of_no_list(labels.take(places[blank]), labels.name, "had nothing in the fit", depth=4)
-    names = (labels.name, f"similar_{labels.name}")
-    return ranking(labels.take(places), found, scores, labels, names)
+    rows, names = every[places], (labels.name, f"similar_{labels.name}")
+    blank = places[without_order(rows, None)]
+    _warn_of_no_list(labels.take(blank), labels.name, "had nothing in the fit")
+    items, nothing = Catalogue.of(every, None, len(rows)), np.zeros(len(rows), np.float32)
+    itself = only_itself(places, len(every))
+    return _ranked(labels.take(places), rows, nothing, itself, items, labels, n=n, names=names)
 
 
-def _warn_of_no_list(labels: Any, name: str, why: str, advice: str = "", depth: int = 3) -> None:
-    """Name the first of those that get no line; `depth` is that of the user's call."""
+def _warn_of_no_list(labels: Any, name: str, why: str, advice: str = "") -> None:
+    """Name the first of those that get no line, if any."""
+    if not len(labels):
+        return
     who = f"{len(labels)} {name if len(labels) == 1 else plural(name)}"
     warnings.warn(
         f"{who} {why}, the first {np.asarray(labels).tolist()[0]!r}: there is nothing to rank by, "
         f"so they get no list{advice}",
         DaskpartWarning,
-        stacklevel=depth,
+        stacklevel=4,
     )
 
 
@@ -343,7 +349,7 @@ def _lazily(
         import dask.dataframe
 
     tasks = over_blocks(
-        _ranked_block, blocks, (items, labels), client, n=n, names=names, shown=shown
+        _ranked, blocks, (items, labels), client, n=n, names=names, shown=shown, n_threads=1
     )
     nothing = np.zeros((0, 1), np.int32)
     asked = blocks[0][0][:0]
@@ -354,22 +360,23 @@ def _lazily(
         return dask.dataframe.from_delayed(tasks, meta=meta, verify_meta=False)
 
 
-def _ranked_block(
+def _ranked(
     asked: np.ndarray,
     rows: np.ndarray,
     row_level: np.ndarray,
-    blank: np.ndarray,
     left_out: scipy.sparse.csr_array | None,
     items: Catalogue,
     labels: LabelIndex,
     *,
     n: int,
     names: tuple[str, str],
-    shown: Callable[[np.ndarray], np.ndarray],
+    shown: Callable[[np.ndarray], np.ndarray] = shown,
+    n_threads: int | None = None,
 ) -> pd.DataFrame:
-    found, scores = top_n(rows, items, n, left_out=left_out, n_threads=1)
+    """The list of each row, under the labels `asked` for; none where nothing says an order."""
+    found, scores = top_n(rows, items, n, left_out=left_out, n_threads=n_threads)
     scores = shown(scores + row_level[:, None])
-    found[blank] = -1
+    found[without_order(rows, items.level)] = -1
     return ranking(asked, found, scores, labels, names)
 
 

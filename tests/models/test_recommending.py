@@ -26,7 +26,7 @@ from daskpart.models.base.estimator import DistributedEstimator
 from daskpart.models.base.labels import as_output
 from daskpart.models.matrix_factorization import ranking
 from daskpart.models.matrix_factorization.fold_in import solve_rows
-from daskpart.models.matrix_factorization.ranking import top_n
+from daskpart.models.matrix_factorization.ranking import Catalogue, top_n
 from daskpart.models.matrix_factorization.recommending import Recommender, seen_pattern
 from daskpart.models.matrix_factorization.state import MFState
 
@@ -271,7 +271,8 @@ def test_top_n_equals_a_stable_sort(scores, n, tile, seed):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranking, "ITEMS", tile)
         patch.setattr(ranking, "ROWS", 2)
-        found, best = top_n(rows, items, n, level, scipy.sparse.csr_array(outside))
+        catalogue = Catalogue.of(items, level, len(rows))
+        found, best = top_n(rows, catalogue, n, scipy.sparse.csr_array(outside))
     for row in range(5):
         order = np.argsort(-every[row], kind="stable")
         expected = order[np.isfinite(every[row][order])][:n]
@@ -294,7 +295,7 @@ def test_items_that_are_too_short_are_never_multiplied(monkeypatch):
     items[long] *= 100
     level = random.normal(size=1000).astype(np.float32)
     level[long[:10]] = -np.inf
-    found, _ = top_n(rows, items, 5, level)
+    found, _ = top_n(rows, Catalogue.of(items, level, len(rows)), 5)
     assert set(multiplied) == {0, 64}
     assert (found == np.argsort(-(rows @ items.T + level), axis=1)[:, :5]).all()
 
