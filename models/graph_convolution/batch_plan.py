@@ -18,13 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.containers.matrix import as_matrix
-from daskpart.data_models import Adjacency, Layer, NeighbourSampler, VertexSampler
+from daskpart.data_models import Adjacency, NeighbourSampler, VertexSampler
 from daskpart.errors import InputError
 from daskpart.models.base.reports import Expected, number_words
-from daskpart.partitions import Partition
 
 from .batch_memory import BatchCounts, batch_bytes, foreign_pairs
-from .network import LayerSizes, Network
+from .network import Network
 from .plan import LABELS, GCNPlan, GCNPlanReport
 from .problem import GraphProblem
 from .sampling import SAMPLERS, Batches, GraphSampler
@@ -120,11 +119,6 @@ def seeded(batches: Batches, problem: GraphProblem) -> GraphSampler:
     return replace(sampler, seeds=np.flatnonzero(problem.training))
 
 
-def rows_of_layer(layer: Layer, partition: Partition) -> int:
-    """Σ (λ − 1) over the sources of a layer: ranks that read a source, and do not own it."""
-    return len(foreign_pairs(layer, partition))
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BatchPlan(GCNPlan):
     """A planned training on mini-batches.
@@ -140,7 +134,7 @@ class BatchPlan(GCNPlan):
         Of a mini-batch, in the mean.
     counts : BatchCounts
         Of one, on each rank.
-    of_label : float
+    of_label : int
         Bytes of the label of a vertex, with its place.
     """
 
@@ -149,7 +143,7 @@ class BatchPlan(GCNPlan):
     rows_of_last: NDArray[np.float64] = field(repr=False)
     n_vertices: float
     counts: BatchCounts = field(repr=False)
-    of_label: float = field(repr=False)
+    of_label: int = field(repr=False)
 
     def expected(self) -> Expected:
         """Nothing exact: what is drawn decides. Says which rounds count."""
@@ -189,11 +183,9 @@ class BatchPlan(GCNPlan):
             "mini-batch": batch.astype(np.int64),
         }
         if network.n_validation:
-            n_sent = self.forward.traffic().sum(axis=1)
-            size = LayerSizes(n_own, n_own, n_halo, n_sent, self.n_entries)
             kept = drawn if batches.is_always_the_same else 0
             gone = batch + itemsize * network.n_weights  # the gradient, too
-            beyond = np.maximum(kept + network.validation_bytes(size) - gone, 0)
+            beyond = np.maximum(kept + network.validation_bytes(self.sizes) - gone, 0)
             if beyond.any():
                 held["validation, beyond it"] = beyond.astype(np.int64)
         return held
@@ -237,7 +229,9 @@ def plan_batches(plan: GCNPlan, problem: GraphProblem, batches: Batches) -> Batc
     n_begin = plan.n_own if isinstance(sampler, VertexSampler) else plan.n_trained
     seeds = n_begin * batches.size / batches.n_seeds
     counts = [BatchCounts.of(layers, plan.partition, seeds) for layers in drawn]
-    rows_of_last = [[rows_of_layer(layer, plan.partition) for layer in layers] for layers in last]
+    rows_of_last = [
+        [len(foreign_pairs(layer, plan.partition)) for layer in layers] for layers in last
+    ]
     inherited = {each.name: getattr(plan, each.name) for each in fields(plan)}
     return BatchPlan(
         **inherited,
@@ -246,7 +240,7 @@ def plan_batches(plan: GCNPlan, problem: GraphProblem, batches: Batches) -> Batc
         rows_of_last=np.mean(rows_of_last, axis=0),
         n_vertices=float(np.mean([len(layers[-1].vertices) for layers in drawn])),
         counts=BatchCounts.mean(counts),
-        of_label=8 + problem.targets.values.nbytes / problem.n_vertices,
+        of_label=problem.bytes_of_label,
     )
 
 

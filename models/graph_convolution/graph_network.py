@@ -332,11 +332,9 @@ class GraphNetwork(FittedNetwork):
     def _network(self, problem: GraphProblem, seed: int, keeps: bool | None = None) -> Network:
         targets, options = problem.targets, self.layer_options or {}
         kind, is_sampled = kind_of(self.layer), self.batch_size is not None
-        if keeps is None and is_sampled:
-            keeps = False
-        elif keeps is None:
+        if keeps is None:
             hops = int(options.get("hops", kind.hops))
-            keeps = problem.keeps_product(kind, hops, self.first_product)
+            keeps = not is_sampled and problem.keeps_product(kind, hops, self.first_product)
         widths = (problem.n_inputs, *widths_of(self.hidden), targets.n_outputs)
         return Network(
             layers=make_layers(self.layer, widths, options, keeps),
@@ -400,9 +398,8 @@ class GraphNetwork(FittedNetwork):
             self.learning_rate, float(self.initial_learning_rate), float(self.power_t)
         )
         optimizer = self._optimizer(plan.network)
-        if isinstance(plan, BatchPlan):
-            return BatchText(session, plan, problem, optimizer, rate, self._watch())
-        return GCNText(session, plan, problem, optimizer, rate, self._watch())
+        kind: Any = BatchText if isinstance(plan, BatchPlan) else GCNText
+        return kind(session, plan, problem, optimizer, rate, self._watch())
 
     def _monitored(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return MONITORS[self.monitor]

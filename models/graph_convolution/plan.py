@@ -110,24 +110,23 @@ class GCNPlan(FitPlan):
 
         What takes 16 MiB, no fewer than an epoch sends, or a cache line holds.
         """
-        itemsize = np.dtype(self.network.dtype).itemsize
-        n_rows = int((self.n_own + self.n_halo + self.forward.traffic().sum(axis=1)).max())
+        itemsize, sizes = np.dtype(self.network.dtype).itemsize, self.sizes
+        n_rows = int((sizes.n_own + sizes.n_halo + sizes.n_sent).max())
         widths = [each for way in self.network.passes for each in way]
         return max([_AT_ONCE_BYTES // (itemsize * n_rows), _CACHE_LINE // itemsize, *widths])
 
     def expected(self) -> Expected:
         """What an epoch will send: equation 11, less what needs not travel."""
-        itemsize = np.dtype(self.network.dtype).itemsize
         rows, messages = np.zeros((2, self.n_ranks), np.int64)
-        nbytes = 0
-        for plan, widths in zip((self.forward, self.backward), self.network.passes, strict=True):
+        both = (self.forward, self.backward)
+        for plan, widths in zip(both, self.network.passes, strict=True):
             counted = plan.statistics()
             rows += len(widths) * counted.per_rank("rows_sent")
             messages += len(widths) * counted.per_rank("messages_sent")
-            nbytes += plan.total_rows * sum(widths) * itemsize
         return Expected(
-            rows=rows, messages=messages, nbytes=nbytes, row_labels=LABELS, message_labels=LABELS
-        )
+            rows=rows, messages=messages, nbytes=epoch_bytes(both, self.network),
+            row_labels=LABELS, message_labels=LABELS,
+        )  # fmt: skip
 
     @cached_property
     def n_own(self) -> NDArray[np.int64]:
@@ -139,6 +138,12 @@ class GCNPlan(FitPlan):
     def n_halo(self) -> NDArray[np.int64]:
         """Vertices of others that each rank reads in a product with Â."""
         return self.forward.traffic().sum(axis=0)
+
+    @property
+    def sizes(self) -> LayerSizes:
+        """What every layer works on in a full batch."""
+        n_sent = self.forward.traffic().sum(axis=1)
+        return LayerSizes(self.n_own, self.n_own, self.n_halo, n_sent, self.n_entries)
 
     def memory(self) -> dict[str, NDArray[np.int64]]:
         """Bytes that each rank will hold at most: what stays over an epoch, and what passes."""
@@ -156,8 +161,7 @@ class GCNPlan(FitPlan):
             "attention": itemsize * network.entry_values * self.n_entries,
             "weights": np.full(self.n_ranks, n_copies * itemsize * network.n_weights),
         }
-        n_sent = self.forward.traffic().sum(axis=1)
-        sizes = [LayerSizes(n_own, n_own, n_halo, n_sent, self.n_entries)] * len(network.layers)
+        sizes = [self.sizes] * len(network.layers)
         made = enumerate(network.made_bytes(sizes))
         layers = {f"layer {place + 1}": n_bytes for place, n_bytes in made}
         passes = network.passing_bytes(sizes, self.n_trained)
@@ -179,7 +183,7 @@ class GCNPlan(FitPlan):
             rows_of_transposed=n_backward,
             n_forward=len(forward),
             n_backward=len(backward),
-            nbytes=int(itemsize * (n_forward * sum(forward) + n_backward * sum(backward))),
+            nbytes=epoch_bytes((self.forward, self.backward), network),
             plain_bytes=int(itemsize * (n_forward * plain + n_backward * outputs)),
             messages=int(self.expected().messages.sum()),
             keeps_product=network.layers[0].keeps_product,
@@ -191,6 +195,13 @@ class GCNPlan(FitPlan):
             communication=self.communication,
             forecasts=dict(self.forecasts),
         )
+
+
+def epoch_bytes(plans: tuple[Plan, Plan], network: Network) -> int:
+    """Bytes of an epoch, by the messages of a product with Â, and with Âᵀ."""
+    both = zip(plans, network.passes, strict=True)
+    n_values = sum(plan.total_rows * sum(widths) for plan, widths in both)
+    return np.dtype(network.dtype).itemsize * n_values
 
 
 def plan_fit(
@@ -303,15 +314,13 @@ def _weighed(
 ) -> Partition:
     """The partition that makes a fit shortest."""
     sends = "broadcast" if communication == "broadcast" else "expand"
-    pattern, itemsize = problem.pattern, np.dtype(network.dtype).itemsize
-    row_work = problem.row_work(network)
+    pattern, row_work = problem.pattern, problem.row_work(network)
 
     def make(name: str) -> Partition:
         return vertex_partition(pattern, n_ranks, CUTS[name], random_state, row_work=row_work)
 
     def nbytes(partition: Partition) -> float:
-        both = zip(_products(problem, partition, sends), network.passes, strict=True)
-        return float(itemsize * sum(plan.total_rows * sum(widths) for plan, widths in both))
+        return float(epoch_bytes(_products(problem, partition, sends), network))
 
     cuts = Cuts(make, nbytes, lambda: pattern.nnz)
     return weighed_partition(cuts, n_ranks, steps, transport, kept)

@@ -195,11 +195,14 @@ class GraphProblem(Problem):
         sparse = self.features is None or _is_sparse(self.features)
         return network.row_work(self._row_counts().mean() if sparse else self.n_inputs)
 
+    @property
+    def bytes_of_label(self) -> int:
+        """Bytes of the label of a vertex, with its place."""
+        return 8 + self.targets.values.nbytes // self.n_vertices
+
     def label_bytes(self, partition: Partition) -> NDArray[np.int64]:
         """Bytes of the labels that each rank has, and of their places."""
-        values = self.targets.values
-        of_vertex = 8 + (values.nbytes // max(len(values), 1))
-        return _summed(of_vertex * (self.training | self.validation), partition)
+        return _summed(self.bytes_of_label * (self.training | self.validation), partition)
 
     # -- the same data ---
 

@@ -21,7 +21,8 @@ from daskpart.connectivity import Connectivity
 from daskpart.data_models import LayerSampler, NeighbourSampler, VertexSampler
 from daskpart.errors import InputError
 from daskpart.models.graph_convolution import batch_plan, sampling
-from daskpart.models.graph_convolution.batch_plan import adjacency_of, rows_of_layer, seeded
+from daskpart.models.graph_convolution.batch_memory import foreign_pairs
+from daskpart.models.graph_convolution.batch_plan import adjacency_of, seeded
 from daskpart.models.graph_convolution.layers import GCN
 from daskpart.models.graph_convolution.layers.dense import Dense
 from daskpart.models.graph_convolution.minibatch import BatchText, mini_batch
@@ -331,7 +332,7 @@ def test_the_expected_volume_is_the_cut_of_the_stochastic_model(sampler):
     layers = [each for _ in range(5) for each in chosen.draw(adjacency_of(problem), generator)]
     cut = data_models.stochastic(problem.pattern, 3, sampler=chosen, n_batches=5, random_state=3)
     found = Connectivity.from_partition(cut.hypergraph, plan.partition)
-    rows = sum(rows_of_layer(layer, plan.partition) for layer in layers)
+    rows = sum(len(foreign_pairs(layer, plan.partition)) for layer in layers)
     assert found.connectivity_minus_one() == rows > 0
 
 
