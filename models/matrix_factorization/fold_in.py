@@ -195,14 +195,9 @@ def _minima(
     n_components: int,
     nonnegative: bool,
 ) -> np.ndarray:
-    """Where the parabola of each system is least."""
+    """Where the parabola of each system is least; of many such places that of least norm."""
     if nonnegative:
         return _nonnegative(left, right, n_components)
-    return _solve(left, right, regularization)
-
-
-def _solve(left: np.ndarray, right: np.ndarray, regularization: float) -> np.ndarray:
-    """Solutions of some equations, those of least norm where there are many."""
     solution = np.full_like(right, np.nan)
     if regularization > 0:
         solve_equations(left, right, solution)
