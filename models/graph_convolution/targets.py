@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.checks import as_array
 from daskpart.containers.coordinates import as_labels, is_a
 from daskpart.errors import InputError
 from daskpart.models.base.labels import sorting_labels, with_missing
@@ -251,30 +250,3 @@ def _require_some(labelled: NDArray[np.bool_]) -> None:
             f"none of the {len(labelled)} vertices is labelled: give some of y another value than "
             "NaN (of classes also −1 and None say that a vertex is unlabelled)"
         )
-
-
-def is_mask(mask: Any) -> bool:
-    """Whether it is a value for each vertex: booleans, or 0 and 1 more often than positions are."""
-    found = np.asarray(mask)
-    if found.dtype == bool:
-        return True
-    return found.dtype.kind in "iu" and found.size > 2 and bool(np.isin(found, (0, 1)).all())
-
-
-def as_mask(mask: Any, n: int, name: str) -> NDArray[np.bool_]:
-    """A mask from booleans, or from positions of vertices (InputError for others)."""
-    found = as_array(mask, name)
-    if is_mask(found):
-        found = found.astype(bool)
-        if found.shape != (n,):
-            raise InputError(f"{name} has shape {found.shape}, there are {n} vertices")
-        return found
-    if found.dtype.kind not in "iu" or found.ndim != 1:
-        raise InputError(f"{name} must be {n} booleans, or positions of vertices")
-    if found.size and not 0 <= found.min() <= found.max() < n:
-        raise InputError(
-            f"{name} names vertices {found.min()} to {found.max()}; there are 0 to {n - 1}"
-        )
-    chosen = np.zeros(n, bool)
-    chosen[found] = True
-    return chosen

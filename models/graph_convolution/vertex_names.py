@@ -20,11 +20,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from daskpart._floor.checks import as_array
 from daskpart.containers.coordinates import as_labels, is_a
 from daskpart.errors import InputError
 from daskpart.models.base.labels import LabelIndex
 
-from .targets import Targets, as_mask, is_mask
+from .targets import Targets
 
 
 def names_of_rows(data: Any) -> NDArray[Any] | None:
@@ -164,12 +165,37 @@ def mask_of(mask: Any, vertices: Any, row_names: Any, n: int, name: str) -> NDAr
     name : str
         For errors, which are InputErrors.
     """
-    if not is_mask(mask) and vertices is not None and np.asarray(mask).dtype.kind in "OUT":
-        return as_mask(LabelIndex(vertices, n, "vertex").positions(mask), n, name)
-    own = names_of_rows(mask) if is_mask(mask) else None
+    given = as_array(mask, name)
+    if vertices is not None and given.dtype.kind in "OUT":
+        return _chosen(LabelIndex(vertices, n, "vertex").positions(mask), n)
+    own = names_of_rows(mask) if _is_mask(given) else None
     rows, n_rows = placed(own, row_names, vertices, n, name)
-    found = as_mask(mask, n_rows, name)
+    if _is_mask(given):
+        found = given.astype(bool)
+        if found.shape != (n_rows,):
+            raise InputError(f"{name} has shape {found.shape}, there are {n_rows} vertices")
+    elif given.dtype.kind not in "iu" or given.ndim != 1:
+        raise InputError(f"{name} must be {n_rows} booleans, or positions of vertices")
+    elif given.size and not 0 <= given.min() <= given.max() < n_rows:
+        raise InputError(
+            f"{name} names vertices {given.min()} to {given.max()}; there are 0 to {n_rows - 1}"
+        )
+    else:
+        found = _chosen(given, n_rows)
     return found if rows is None else found[rows] & (rows >= 0)
+
+
+def _is_mask(given: NDArray[Any]) -> bool:
+    """Whether it is a value for each vertex: booleans, or 0 and 1 more often than positions are."""
+    if given.dtype == bool:
+        return True
+    return given.dtype.kind in "iu" and given.size > 2 and bool(np.isin(given, (0, 1)).all())
+
+
+def _chosen(positions: NDArray[Any], n: int) -> NDArray[np.bool_]:
+    chosen = np.zeros(n, bool)
+    chosen[positions] = True
+    return chosen
 
 
 def by_row(values: NDArray[Any], vertices: Any, given: Any) -> tuple[NDArray[Any], Any]:

@@ -211,6 +211,15 @@ def test_labels_and_masks_go_with_the_rows_of_features():
         )
 
 
+def test_a_name_that_a_mask_has_twice_counts_once():
+    """Those of the first two vertices, too, whose places are 0 and 1 as in a mask."""
+    names = np.array([f"v{vertex:02d}" for vertex in range(12)])
+    y = pd.Series(np.arange(12) % 2, index=names)
+    fitted = daskpart.GCNClassifier(4, n_ranks=1, max_iter=2).fit(None, y, graph=_ring(names))
+    once, twice = fitted.vertex_names_[:2], fitted.vertex_names_[[0, 1, 0]]
+    assert fitted.score(None, y, mask=twice) == fitted.score(None, y, mask=once)
+
+
 @pytest.mark.parametrize("kind", ["classes", "several", "numbers"])
 def test_score_is_that_of_scikit_learn(kind):
     from sklearn.metrics import accuracy_score, r2_score
