@@ -19,6 +19,7 @@ from daskpart._floor.compressed_rows import compressed_rows
 from daskpart.collectives import Communicator, Exchange, PerRank, Plan
 from daskpart.collectives.messages import PreparedPlan, RankMessages, ValueInbox
 
+from .layers import Layer
 from .passes import RankData
 from .products import propagate
 from .ranks import Halves
@@ -39,9 +40,7 @@ def with_product(
     prepared: PreparedPlan,
     data: PerRank,
     *,
-    hops: int,
-    reads_inputs: bool,
-    n_features: int,
+    layer: Layer,
     n_columns_at_once: int,
     exchange: Exchange | None,
 ) -> PerRank:
@@ -52,29 +51,27 @@ def with_product(
     prepared : PreparedPlan
         Expand of the rows of H.
     data : PerRank of RankData
-    hops : int
-        h.
-    reads_inputs : bool
-        Whether the layer reads X, too.
-    n_features, n_columns_at_once : int
-        Columns of X, and how many of them are multiplied at a time where X is dense.
+    layer : Layer
+        The first, of h hops.
+    n_columns_at_once : int
+        Columns of X that are multiplied at a time where it is dense.
     exchange : Exchange or None
         Who sends to whom, where X is sparse.
     """
     if exchange is None:
         product = comm.map(room_for_product, data)
-        for begin in range(0, n_features, n_columns_at_once):
+        for begin in range(0, layer.n_inputs, n_columns_at_once):
             columns = comm.map(columns_of, data, begin=begin, end=begin + n_columns_at_once)
-            columns = propagate(comm, data, prepared, columns, hops=hops)
+            columns = propagate(comm, data, prepared, columns, hops=layer.hops)
             product = comm.update(with_columns, product, columns, begin=begin)
     else:
         (only,), product = prepared.rounds, comm.map(sparse_rows, data)
-        for hop in range(hops):
+        for hop in range(layer.hops):
             rows = comm.map(rows_to_send, product, only.messages, slot=only.slot)
             pending = comm.post_values(exchange, rows, pack_sparse, "first product", hop)
             total = comm.map(local_product, data, product)
             product = comm.collect(pending, total, add_remote_product, data)
-    return comm.map(in_place_of_features, data, product, reads_inputs=reads_inputs)
+    return comm.map(in_place_of_features, data, product, reads_inputs=layer.reads_inputs)
 
 
 # -- one rank ---

@@ -38,6 +38,7 @@ from .first_product import exchange_of
 from .network import Network
 from .passes import RankData
 from .problem import GraphProblem
+from .ranks import halo_of
 from .sampling import (
     Batches,
     RankRows,
@@ -110,7 +111,7 @@ def seeds_of_ranks(plan: BatchPlan, problem: GraphProblem) -> list[tuple[NDArray
         probabilities = sampler.probabilities(adjacency_of(problem))
     for rank in range(plan.n_ranks):
         own = plan.partition.members(rank)
-        halo = plan.forward.rounds[0].of_rank(rank).in_items
+        halo = halo_of(plan.forward, rank)
         seeds = np.flatnonzero(may_begin[own])
         of_rank = (
             probabilities[np.concatenate([own, halo])] if probabilities.size else probabilities

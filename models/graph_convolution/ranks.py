@@ -11,13 +11,15 @@ its own vertices only, those that the layer behind reads; all of them are column
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
+
+from daskpart.collectives import Plan
+from daskpart.partitions import Partition
 
 from .operators import narrow
 
@@ -71,6 +73,10 @@ class RankGraph:
     forward: Halves
     backward: Halves
 
+    def columns_of(self, halves: Halves) -> NDArray[np.int64]:
+        """The vertices of all columns: own ones, then the halo."""
+        return np.concatenate([self.own, halves.halo])
+
 
 def halves_of(
     matrix: Any, own: NDArray[np.int64], halo: NDArray[np.int64], joined: bool = False
@@ -120,12 +126,13 @@ def _some(rows: Any, chosen: NDArray[np.bool_], first: int) -> Csr:
     return found.indptr, found.indices, found.data
 
 
+def halo_of(plan: Plan, rank: int) -> NDArray[Any]:
+    """Vertices of others that a rank reads in a product whose messages are planned."""
+    return plan.rounds[0].of_rank(rank).in_items
+
+
 def cut_graph(
-    matrix: Any,
-    members: Sequence[NDArray[np.int64]],
-    halos: Sequence[Any],
-    halos_back: Sequence[Any] | None,
-    joined: bool = False,
+    matrix: Any, partition: Partition, there: Plan, back: Plan | None, joined: bool = False
 ) -> list[RankGraph]:
     """Each rank's part.
 
@@ -133,20 +140,19 @@ def cut_graph(
     ----------
     matrix : scipy CSR array
         Â.
-    members : sequence of int64 ndarray
-        Vertices of each rank.
-    halos, halos_back : sequences of int64 ndarray
-        Of Â and of Âᵀ; None: Â is symmetric.
+    partition : Partition
+        Of the vertices.
+    there, back : Plan
+        Messages of a product with Â, and with Âᵀ; None: Â is symmetric.
     joined : bool
         See `Halves`.
     """
-    transposed = None if halos_back is None else narrow(scipy.sparse.csr_array(matrix.T))
+    transposed = None if back is None else narrow(scipy.sparse.csr_array(matrix.T))
     parts = []
-    for rank, own in enumerate(members):
-        forward = halves_of(matrix, own, halos[rank], joined)
-        backward = forward
-        if transposed is not None:
-            assert halos_back is not None
-            backward = halves_of(transposed, own, halos_back[rank])
+    for rank in range(partition.n_parts):
+        own = partition.members(rank)
+        forward = backward = halves_of(matrix, own, halo_of(there, rank), joined)
+        if back is not None:
+            backward = halves_of(transposed, own, halo_of(back, rank))
         parts.append(RankGraph(own, forward, backward))
     return parts

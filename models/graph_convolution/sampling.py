@@ -221,7 +221,7 @@ def drawn_from(data: RankData, seeds: Any) -> RankRows:
     sums = np.bincount(rows, values, minlength=n_own).astype(values.dtype)
     pointer = np.concatenate(([0], np.cumsum(np.bincount(rows[~loops], minlength=n_own))))
     graph = Adjacency(pointer.astype(np.int64), columns[~loops])
-    ids = np.concatenate([data.graph.own, halves.halo])
+    ids = data.graph.columns_of(halves)
     return RankRows(graph, values[~loops], diagonal, sums, ids, *seeds)
 
 

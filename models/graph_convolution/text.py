@@ -130,28 +130,23 @@ def laid_out(comm: Communicator, plan: GCNPlan, problem: GraphProblem) -> tuple[
     """Messages prepared, and what stays on each rank."""
     network, partition = plan.network, plan.partition
     assert partition is not None
-    both, ranks = (plan.forward, plan.backward), range(plan.n_ranks)
-    halos = [[each.rounds[0].of_rank(rank).in_items for rank in ranks] for each in both]
-    if network.returns_halo:
-        halos[1] = halos[0]
-    members = [partition.members(rank) for rank in ranks]
-    back = None if plan.is_symmetric else halos[1]
+    back = None if plan.is_symmetric else plan.backward
     graphs = cut_graph(
-        problem.operator(network), members, halos[0], back, joined=network.joins_columns
+        problem.operator(network), partition, plan.forward, back, joined=network.joins_columns
     )
     problem.let_go()  # else it would be here, beside the ranks', as long as the fit takes
     held = [
-        comm.values([np.concatenate(pair) for pair in zip(members, halo, strict=True)])
-        for halo in halos
+        comm.values([part.columns_of(part.forward) for part in graphs]),
+        comm.values([part.columns_of(part.backward) for part in graphs]),
     ]
-    prepared = tuple(map(comm.prepare, both, held, LABELS))
+    prepared = tuple(map(comm.prepare, (plan.forward, plan.backward), held, LABELS))
     X = problem.inputs(network)
     data = comm.run(
         lay_out,
         prepared[0],
         comm.values(graphs),
-        comm.values([X[own] for own in members]),
-        comm.values([targets_of(problem, own) for own in members]),
+        comm.values([X[part.own] for part in graphs]),
+        comm.values([targets_of(problem, part.own) for part in graphs]),
         network=network,
         exchange=exchange_of(plan.forward) if scipy.sparse.issparse(X) else None,
         n_columns_at_once=plan.n_columns_at_once,
@@ -182,15 +177,9 @@ def lay_out(
     first, data = network.layers[0], comm.map(with_features, graphs, features, targets)
     if first.keeps_product:
         data = with_product(
-            comm,
-            prepared,
-            data,
-            hops=first.hops,
-            reads_inputs=first.reads_inputs,
-            n_features=first.n_inputs,
-            n_columns_at_once=n_columns_at_once,
+            comm, prepared, data, layer=first, n_columns_at_once=n_columns_at_once,
             exchange=exchange,
-        )
+        )  # fmt: skip
     return comm.settle(data)
 
 

@@ -301,16 +301,14 @@ def run_on_parts(
     pattern = with_loops(adjacency)
     partition = vertex_partition(pattern, n_ranks, partitioner, random_state)
     plan = product_plan(pattern, partition, "expand")
-    halos = [plan.rounds[0].of_rank(rank).in_items for rank in range(n_ranks)]
-    members = [partition.members(rank) for rank in range(n_ranks)]
-    graphs = cut_graph(matrix, members, halos, None, joined=True)
+    graphs = cut_graph(matrix, partition, plan, None, joined=True)
     local = transport == "local"
     with (
         ThreadsCommunicator(n_ranks)
         if local
         else communicator_for(transport, n_ranks, client) as comm
     ):
-        numbering = comm.values([np.concatenate(pair) for pair in zip(members, halos, strict=True)])
+        numbering = comm.values([part.columns_of(part.forward) for part in graphs])
         there = comm.prepare(plan, numbering, "halo")
         back = comm.prepare(plan.reversed(), numbering, "halo back")
         held = comm.values([(part, [array[part.own] for array in rows]) for part in graphs])

@@ -250,20 +250,19 @@ def attend(
     left = own.left[: halves.n_rows]
     entries = edge_softmax(indptr, indices, left, right, layer.slope)
     outputs = np.zeros((halves.n_rows, rows.shape[1]), rows.dtype)
-    left_of = _dropped(entries, halves, data.graph.own, layer, network, epoch, place)
+    left_of = _dropped(entries, data.graph, layer, network, epoch, place)
     spmm(indptr, indices, left_of, rows, outputs)
     return Attention(rows, left, right, entries, outputs)
 
 
 def _dropped(
-    entries: NDArray[Any], halves: Any, own: NDArray[np.int64], layer: GAT, network: Any,
-    epoch: int | None, place: int,
-) -> NDArray[Any]:  # fmt: skip
+    entries: NDArray[Any], graph: Any, layer: GAT, network: Any, epoch: int | None, place: int
+) -> NDArray[Any]:
     """Numbers of edges with those of some put to 0: the same of an edge on any rank."""
     rate = 0.0 if epoch is None else layer.attention_dropout
     drop = Dropout(rate, network.seed, epoch or 0, _OF_ATTENTION + place)
-    indptr, indices, _ = halves.local
-    return drop.of_entries(indptr, indices, entries, np.concatenate([own, halves.halo]))
+    indptr, indices, _ = graph.forward.local
+    return drop.of_entries(indptr, indices, entries, graph.columns_of(graph.forward))
 
 
 def attend_back(
@@ -272,19 +271,19 @@ def attend_back(
 ) -> AttentionBack:  # fmt: skip
     """A rank's share of the gradients of M, for own vertices and those of the halo."""
     _, left, right, _ = network.of_layer(model.weights, place)
-    halves, own = data.graph.forward, data.graph.own
+    halves = data.graph.forward
     (indptr, indices, _), n_rows = halves.local, halves.n_rows
     gradient = np.ascontiguousarray(back.message)
     of_entries = np.empty_like(total.entries)
     sddmm(indptr, indices, gradient, total.rows, of_entries)
-    of_entries = _dropped(of_entries, halves, own, layer, network, epoch, place)
+    of_entries = _dropped(of_entries, data.graph, layer, network, epoch, place)
     into_left, into_right = np.zeros_like(total.left), np.zeros_like(total.right)
     edge_softmax_backward(
         indptr, indices, total.left, total.right, total.entries, of_entries, into_left, into_right,
         layer.slope,
     )  # fmt: skip
     rows = np.zeros_like(total.rows)
-    entries = _dropped(total.entries, halves, own, layer, network, epoch, place)
+    entries = _dropped(total.entries, data.graph, layer, network, epoch, place)
     spmm_transposed(indptr, indices, entries, gradient, rows)
     heads = rows.reshape(len(rows), *left.shape)
     heads += into_right[:, :, None] * right
