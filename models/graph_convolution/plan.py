@@ -243,16 +243,21 @@ def plan_fit(
     InputError
         For more ranks than vertices, or a partition that leaves a rank without any.
     """
-    pattern = problem.pattern
+    pattern, row_work = problem.pattern, problem.row_work(network)
+
+    def cut(chosen: Any) -> Partition:
+        return vertex_partition(pattern, n_ranks, chosen, random_state, sampler, row_work)
+
+    def nbytes(partition: Partition) -> float:
+        sends = "broadcast" if communication == "broadcast" else "expand"
+        return float(epoch_bytes(_products(problem, partition, sends), network))
+
     begin = working_clock()
     if isinstance(partitioner, str) and partitioner == "auto":
-        partition = _weighed(
-            problem, network, n_ranks, random_state, communication, steps, transport, kept
-        )
+        cuts = Cuts(lambda name: cut(CUTS[name]), nbytes, lambda: pattern.nnz)
+        partition = weighed_partition(cuts, n_ranks, steps, transport, kept)
     else:
-        partition = vertex_partition(
-            pattern, n_ranks, partitioner, random_state, sampler, problem.row_work(network)
-        )
+        partition = cut(partitioner)
     seconds = working_clock() - begin
     partition.check_fits(pattern.shape[0], "the graph", "vertices")  # not one of its edges
     refuse_empty(partition, "vertices")
@@ -300,30 +305,6 @@ def _products(problem: Any, partition: Partition, communication: str) -> tuple[P
     patterns = [pattern] if problem.has_symmetric_pattern else [pattern, pattern.T.tocsr()]
     plans = [product_plan(each, partition, communication) for each in patterns]
     return plans[0], plans[-1]
-
-
-def _weighed(
-    problem: Any,
-    network: Network,
-    n_ranks: int,
-    random_state: int,
-    communication: str,
-    steps: int,
-    transport: str,
-    kept: Any,
-) -> Partition:
-    """The partition that makes a fit shortest."""
-    sends = "broadcast" if communication == "broadcast" else "expand"
-    pattern, row_work = problem.pattern, problem.row_work(network)
-
-    def make(name: str) -> Partition:
-        return vertex_partition(pattern, n_ranks, CUTS[name], random_state, row_work=row_work)
-
-    def nbytes(partition: Partition) -> float:
-        return float(epoch_bytes(_products(problem, partition, sends), network))
-
-    cuts = Cuts(make, nbytes, lambda: pattern.nnz)
-    return weighed_partition(cuts, n_ranks, steps, transport, kept)
 
 
 def vertex_partition(
