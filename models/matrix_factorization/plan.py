@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -251,10 +251,24 @@ def plan_fit(
         lengths = {"rows": matrix.shape[0], "columns": matrix.shape[1]}
         # where neither has a row for each rank, the first is refused
         axes = tuple(name for name, n in lengths.items() if n >= n_ranks) or ("rows",)
-    weigh = partial(
-        _weighed, schedule=schedule, eta=eta, row_bytes=WORD_BYTES * layout.words, steps=steps,
-        transport=transport, kept=kept,
-    )  # fmt: skip
+
+    def weigh(data: Any) -> Partition:
+        """The partition that makes a fit shortest."""
+        pattern = cache(
+            lambda: data if isinstance(data, Hypergraph) else Hypergraph.column_net(data)
+        )
+
+        def make(name: str) -> Partition:
+            what = data if name == "block" else pattern()
+            return _cut(what, n_ranks, random_state=random_state, **ROW_CUTS[name])
+
+        def nbytes(parts: Partition) -> float:
+            sharing = Connectivity.from_partition(pattern(), parts)
+            return float(_volume(sharing, schedule, eta) * WORD_BYTES * layout.words)
+
+        cuts = Cuts(make, nbytes, lambda: pattern().n_pins)
+        return weighed_partition(cuts, n_ranks, steps, transport, kept)
+
     if schedule == "gasgd":
         axes = ("nonzeros",)
     laid_out = [
@@ -364,7 +378,7 @@ def _partitioned(
     if given is not None:
         return _of_rows(given, axis)
     if isinstance(partitioner, str) and partitioner == "auto":
-        return weigh(data, n_ranks, random_state)
+        return weigh(data)
     arguments = ROW_PARTITIONERS[partitioner] if isinstance(partitioner, str) else partitioner
     return _cut(data, n_ranks, **{"random_state": random_state, **arguments})
 
@@ -400,40 +414,13 @@ def _turned(partition: Partition, model: str) -> Partition:
     )
 
 
-def _weighed(
-    data: Any,
-    n_ranks: int,
-    random_state: int,
-    *,
-    schedule: str,
-    eta: int,
-    row_bytes: int,
-    steps: int,
-    transport: str,
-    kept: Any,
-) -> Partition:
-    """The partition that makes a fit shortest."""
-
-    @cache
-    def pattern() -> Hypergraph:
-        return data if isinstance(data, Hypergraph) else Hypergraph.column_net(data)
-
-    def make(name: str) -> Partition:
-        what = data if name == "block" else pattern()
-        return _cut(what, n_ranks, random_state=random_state, **ROW_CUTS[name])
-
-    def nbytes(parts: Partition) -> float:
-        sharing = Connectivity.from_partition(pattern(), parts)
-        if schedule == "dsgd":  # all rows visit all ranks, however users are dealt out
-            volume = n_ranks * sharing.n_items
-        elif schedule == "gasgd":
-            volume = 2 * eta * sharing.connectivity_minus_one()
-        else:
-            volume = sharing.pasgd_volume(eta)
-        return float(volume * row_bytes)
-
-    cuts = Cuts(make, nbytes, lambda: pattern().n_pins)
-    return weighed_partition(cuts, n_ranks, steps, transport, kept)
+def _volume(sharing: Connectivity, schedule: str, eta: int) -> int:
+    """Rows that an epoch sends."""
+    if schedule == "dsgd":  # all rows visit all ranks, however users are dealt out
+        return sharing.n_parts * sharing.n_items
+    if schedule == "gasgd":
+        return 2 * eta * sharing.connectivity_minus_one()
+    return sharing.pasgd_volume(eta)
 
 
 def with_negatives(plan: MFPlan, seen: csr_array | None) -> MFPlan:
