@@ -196,8 +196,7 @@ class BatchPlan(GCNPlan):
         inherited = {each.name: getattr(whole, each.name) for each in fields(whole)}
         batches = self.batches
         rows = self.rows_of_graphs @ np.array(batches.times)
-        n_forward = sum(layer.n_forward for layer in self.network.layers)
-        n_validated = n_forward if self.network.n_validation else 0
+        n_validated = self.network.n_validating
         n_rounds = sum(batches.times)
         n_rounds += 0 if batches.is_always_the_same else batches.n_graphs  # indices
         return BatchPlanReport(

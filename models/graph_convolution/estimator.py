@@ -252,11 +252,6 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
         self.classes_: Any = np.arange(n_outputs) if names is None else names
         self.several_ = several
 
-    def _keep_more(self, problem: GraphProblem, plan: GCNPlan) -> None:
-        super()._keep_more(problem, plan)
-        self.classes_ = problem.targets.classes
-        self.several_ = problem.targets.kind == "several"
-
 
 @with_shared_words(SHARED_PARAMETERS, SHARED_ATTRIBUTES)
 class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
@@ -335,7 +330,3 @@ class GCNRegressor(RegressorMixin, TransformerMixin, GraphNetwork):
 
     def _name_outputs(self, names: Any, n_outputs: int, several: bool) -> None:
         self.columns_: Any = names
-
-    def _keep_more(self, problem: GraphProblem, plan: GCNPlan) -> None:
-        super()._keep_more(problem, plan)
-        self.columns_ = problem.targets.columns

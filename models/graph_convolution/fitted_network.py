@@ -121,7 +121,7 @@ class FittedNetwork(DistributedEstimator):
 
     @abstractmethod
     def _name_outputs(self, names: Any, n_outputs: int, several: bool) -> None:
-        """What `predict` calls the outputs of weights that were trained elsewhere."""
+        """What `predict` calls the outputs."""
 
     def transform(self, X: Any = None, *, graph: Any = None, client: Any = None) -> Any:
         """Embeddings: the values behind the last hidden layer; outputs where there is none.

@@ -405,8 +405,10 @@ class GraphNetwork(FittedNetwork):
         return MONITORS[self.monitor]
 
     def _keep_more(self, problem: GraphProblem, plan: GCNPlan) -> None:
-        self.partition_ = plan.partition
-        self.n_outputs_ = problem.targets.n_outputs
+        targets = problem.targets
+        names = targets.columns if targets.kind == "numbers" else targets.classes
+        self._name_outputs(names, targets.n_outputs, targets.kind == "several")
+        self.partition_, self.n_outputs_ = plan.partition, targets.n_outputs
         self.keeps_product_ = plan.network.layers[0].keeps_product
         # without edges and features there is still the number of vertices
         is_needed = problem.adjacency.nnz or problem.features is None

@@ -173,8 +173,7 @@ def epoch(
     n_batches = batches.n_batches
     part = replace(network, n_terms=network.n_terms / n_batches)
     order = comm.map(order_of_epoch, rows, batches=batches, number=number)
-    n_validating = sum(layer.n_forward for layer in network.layers) if network.n_validation else 0
-    asked = comm.map(rows_to_validate, rows, times=n_validating)
+    asked = comm.map(rows_to_validate, rows, times=network.n_validating)
     sums: Any = 0.0  # with the first batch an array
     began_finite = True
     for batch in range(n_batches):

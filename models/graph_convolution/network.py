@@ -163,6 +163,11 @@ class Network:
         forward = self.widths(backward=False)
         return forward * (2 if self.n_validation else 1), self.widths(backward=True)
 
+    @property
+    def n_validating(self) -> int:
+        """Products of an epoch's validation that send rows."""
+        return len(self.widths(backward=False)) if self.n_validation else 0
+
     def row_work(self, n_features: float) -> int:
         """What the weights have to do with a vertex in an epoch, in nonzeros of its row of Â.
 

@@ -396,8 +396,7 @@ def has_bounded_weights(model: RankModel) -> bool:
 
 def model_of_part(part: dict[str, Any]) -> RankModel:
     """The weights of a state, as a rank's own."""
-    slots = {name: array.copy() for name, array in part["slots"].items()}
-    return RankModel([array.copy() for array in part["weights"].values()], slots)
+    return RankModel([*part["weights"].values()], part["slots"]).copy()
 
 
 def with_weights_of(best: list[NDArray[Any]], model: RankModel) -> list[NDArray[Any]]:
