@@ -86,8 +86,6 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
     }
     _decide_bits: ClassVar[tuple[str, ...]] = (*GraphNetwork._decide_bits, "class_weight")
 
-    class_weight: Any
-
     def __init__(
         self,
         hidden: Any = (16,),

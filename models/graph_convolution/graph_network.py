@@ -102,6 +102,7 @@ class GraphNetwork(FittedNetwork):
 
     activation: str
     dropout: float
+    class_weight: Any = None  # of a classifier
     optimizer: Any
     learning_rate: str
     initial_learning_rate: float
@@ -279,7 +280,7 @@ class GraphNetwork(FittedNetwork):
             )
         X, y, mask = map(table_in_memory, (X, y, data.get("validation_mask")))
         if data.get("one_step"):
-            refuse_balanced(getattr(self, "class_weight", None))
+            refuse_balanced(self.class_weight)
         goes_on = data.get("one_step", False) and hasattr(self, "state_")
         is_warm = self.warm_start and hasattr(self, "state_")
         targets = self._targets(y, data.get("classes"), goes_on or is_warm)

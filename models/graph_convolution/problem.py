@@ -86,12 +86,10 @@ class GraphProblem(Problem):
 
     def operator(self, network: Network) -> Any:
         """Â of a network, a scipy CSR array."""
-        epsilon = float(getattr(network.layers[-1], "epsilon", 0.0))
-        key = (network.operator, network.dtype, epsilon)
+        kind, dtype, epsilon = network.operator, network.dtype, network.layers[-1].epsilon
+        key = (kind, dtype, epsilon)
         if key not in self._operators:
-            self._operators[key] = operator_of(
-                network.operator, self.adjacency, network.dtype, epsilon
-            )
+            self._operators[key] = operator_of(kind, self.adjacency, dtype, epsilon)
         return self._operators[key]
 
     def let_go(self) -> None:

@@ -52,6 +52,8 @@ class Layer(ABC):
         Which matrix Â is: a kind of `operators.operator_of`.
     teleport : float
         Share of the message that comes back after each hop (APPNP).
+    epsilon : float
+        What a vertex weighs beside 1 in its own sum (GIN).
     """
 
     n_inputs: int
@@ -67,6 +69,7 @@ class Layer(ABC):
     returns_halo: ClassVar[bool] = False  # backward, rows of the halo go back to their owners
     options: ClassVar[tuple[str, ...]] = ()  # parameters that `layer_options` may set
     teleport: ClassVar[float] = 0.0
+    epsilon: ClassVar[float] = 0.0
 
     @classmethod
     def place(cls, place: int, last: int, **parameters: Any) -> Layer:

@@ -30,7 +30,7 @@ class GIN(Layer):
 
     operator: ClassVar[str] = "sum"
     options: ClassVar[tuple[str, ...]] = ("epsilon",)
-    epsilon: float = 0.0
+    epsilon: float = 0.0  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", finite_number(self.epsilon, "epsilon", -math.inf))
