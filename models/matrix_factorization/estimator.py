@@ -367,7 +367,13 @@ class MatrixFactorization(Recommender):
             raise InputError('schedule="gasgd" cuts single ratings: leave axis out')
         clip = checked_clip(self.clip)
         if self.loss == "bpr":
-            self._check_bpr()
+            if self.schedule == "gasgd" or self.axis != "rows":
+                raise InputError(
+                    'loss="bpr" needs all events of a user on one rank, to know what is unseen: '
+                    'leave axis out, and take schedule="pasgd" or "dsgd"'
+                )
+            if clip is not False:
+                raise InputError('scores of loss="bpr" have no range to clip to: leave clip out')
         elif self.loss == "logistic":
             refuse_clip(clip)
             if self.nonnegative and not self.biases:
@@ -375,15 +381,6 @@ class MatrixFactorization(Recommender):
                     "scores of nonnegative=True with biases=False are 0 or more, and so never say "
                     'no under loss="logistic": leave one of them out'
                 )
-
-    def _check_bpr(self) -> None:
-        if self.schedule == "gasgd" or self.axis != "rows":
-            raise InputError(
-                'loss="bpr" needs all events of a user on one rank, to know what is unseen: leave '
-                'axis out, and take schedule="pasgd" or "dsgd"'
-            )
-        if checked_clip(self.clip) is not False:
-            raise InputError('scores of loss="bpr" have no range to clip to: leave clip out')
 
     def _problem(self, X: Any, y: Any, data: dict[str, Any], random_state: int) -> Ratings:
         columns, weights, kind = self._columns(), data.get("sample_weight"), _KINDS[self.loss]
