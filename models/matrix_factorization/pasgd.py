@@ -19,7 +19,6 @@ Collaborative Filtering", §3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -319,12 +318,8 @@ def count_epoch(model: RankModel) -> np.ndarray:
     return np.array([model.loss, model.stale_rows, infinite], np.float64)
 
 
-@dataclass(frozen=True)
-class PreparedSchedule:
-    """The messages of each sub-epoch, prepared for a communicator; None where nothing travels."""
-
-    reduces: Sequence[PreparedPlan | None]
-    expands: Sequence[PreparedPlan | None]
+# reduce and expand of each sub-epoch, prepared for a communicator; None where nothing travels
+PreparedSchedule = tuple[tuple[PreparedPlan | None, PreparedPlan | None], ...]
 
 
 def run_epoch(
@@ -359,7 +354,7 @@ def run_epoch(
         The same on every rank.
     """
     model = comm.update(start_epoch, model)
-    for t, (to_owners, to_next) in enumerate(zip(schedule.reduces, schedule.expands, strict=True)):
+    for t, (to_owners, to_next) in enumerate(schedule):
         model = comm.update(
             apply_ratings, model, ratings, sub_epoch=t, rate=rate, regularization=regularization,
             nonnegative=nonnegative, epoch=epoch,

@@ -114,7 +114,7 @@ class MFText(Text):
         used = [
             entry if plan.total_rows else None for plan, entry in zip(plans, prepared, strict=True)
         ]
-        schedule = PreparedSchedule(used[: plan.eta], used[plan.eta : 2 * plan.eta])
+        schedule = tuple(zip(used[: plan.eta], used[plan.eta : 2 * plan.eta], strict=True))
         held_out: tuple[PerRank, PreparedPlan] | None = None
         n_held_out = 0
         if plan.held_out is not None and validation is not None:
