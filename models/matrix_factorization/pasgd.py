@@ -124,7 +124,6 @@ class RankRatings:
 
     Attributes
     ----------
-    rank : int
     users, items : ndarray of int64
         Global ids of the rank's rows of both factors, in its local order.
     rows, columns : ndarray of int32, shape (n_ratings,)
@@ -149,7 +148,6 @@ class RankRatings:
         Whether the loss is the logistic one.
     """
 
-    rank: int
     users: np.ndarray
     items: np.ndarray
     rows: np.ndarray

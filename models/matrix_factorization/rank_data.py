@@ -43,7 +43,7 @@ class RankSchedule:
 
     Attributes
     ----------
-    rank, n_sub_epochs : int
+    n_sub_epochs : int
     items : ndarray of int32
         The items that the rank holds at some time, rising.
     sub_epoch : ndarray of int32 or None
@@ -59,7 +59,6 @@ class RankSchedule:
         Items that the rank holds for validation alone: see `held_out`.
     """
 
-    rank: int
     n_sub_epochs: int
     items: np.ndarray
     sub_epoch: np.ndarray | None
@@ -95,20 +94,17 @@ def rank_schedules(
     weights = triple_weights(schedule)
     used = np.flatnonzero(schedule.home >= 0).astype(np.int32)
     homes = cut_by_part(schedule.home[used], n_ranks, used)
-    schedules = []
-    for rank, ((pairs,), (home,)) in enumerate(zip(held, homes, strict=True)):
-        schedules.append(
-            RankSchedule(
-                rank,
-                schedule.n_sub_epochs,
-                item_of_pair[pairs],
-                None if schedule.sub_epoch is None else schedule.sub_epoch[pairs],
-                tuple(averages[rank]),
-                home,
-                weights[rank],
-            )
+    return [
+        RankSchedule(
+            schedule.n_sub_epochs,
+            item_of_pair[pairs],
+            None if schedule.sub_epoch is None else schedule.sub_epoch[pairs],
+            tuple(averages[rank]),
+            home,
+            weights[rank],
         )
-    return schedules
+        for rank, ((pairs,), (home,)) in enumerate(zip(held, homes, strict=True))
+    ]
 
 
 class _Shares:
@@ -205,7 +201,6 @@ def arrange_ratings(
         for part in schedule.averages
     )
     return RankRatings(
-        rank=shard.rank,
         users=shard.rows,
         items=items,
         rows=rows[order].astype(np.int32, copy=False),

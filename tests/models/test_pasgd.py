@@ -185,15 +185,15 @@ def test_weights_of_an_average_sum_to_one_and_follow_the_ratings():
         plan = _plan(ratings, 4, 2, averaging=averaging)
         connectivity = plan.connectivity
         checked = 0
-        for rank in plan.rank_schedules:
-            for t, average in enumerate(rank.averages):
+        for rank, own in enumerate(plan.rank_schedules):
+            for t, average in enumerate(own.averages):
                 if average is None:
                     continue
                 items, weights = average
                 (messages,) = plan.reduces[t].rounds
-                mine = messages.of_rank(rank.rank)
+                mine = messages.of_rank(rank)
                 total = np.zeros(N_ITEMS)
-                copies = {rank.rank: items} | {
+                copies = {rank: items} | {
                     int(source): mine.in_items[mine.in_pointer[m] : mine.in_pointer[m + 1]]
                     for m, source in enumerate(mine.sources)
                 }
