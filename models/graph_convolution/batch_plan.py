@@ -192,15 +192,13 @@ class BatchPlan(GCNPlan):
 
     def report(self) -> BatchPlanReport:
         """What an epoch costs, in the mean."""
-        whole = super().report()
-        inherited = {each.name: getattr(whole, each.name) for each in fields(whole)}
-        batches = self.batches
+        whole, batches = super().report(), self.batches
         rows = self.rows_of_graphs @ np.array(batches.times)
         n_validated = self.network.n_validating
         n_rounds = sum(batches.times)
         n_rounds += 0 if batches.is_always_the_same else batches.n_graphs  # indices
         return BatchPlanReport(
-            **inherited,
+            **vars(whole),
             sampler=repr(batches.sampler),
             n_batches=batches.n_batches,
             rows_a_batch=float(rows.mean()),
