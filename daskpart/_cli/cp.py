@@ -18,7 +18,13 @@ from .options import format_of
 
 _BESIDE = 3  # modes in a row of pictures
 _TOLD, _DRAWN, _TOP = 3, 4, 5  # components told and drawn; indices of each mode
-_ERRORS = {"validation_rmse": "RMSE", "validation_loss": "log loss"}
+# of entries that were held out
+_ERRORS = {
+    "squared": "RMSE",
+    "poisson": "half of the mean Poisson deviance",
+    "logistic": "log loss",
+}
+_HELD_OUT = ("validation_rmse", "validation_loss")
 
 
 class _CP(Model):
@@ -86,8 +92,8 @@ class _CP(Model):
             lines[0] += ", the share of the Poisson deviance that is explained"
         if fit.model.loss == "logistic":
             lines.append("the fit is the share of the deviance that is explained")
-        for name, error in _held_out(fit).items():
-            lines.append(f"{_ERRORS[name]} {error:.6g} on entries that were held out")
+        for error in _held_out(fit).values():
+            lines.append(f"{_ERRORS[fit.model.loss]} {error:.6g} on entries that were held out")
         for component in _order(fit)[:_TOLD]:
             modes = table[table["component"] == component].groupby("mode", sort=False)["index"]
             told = "; ".join(f"{mode}: {', '.join(indices)}" for mode, indices in modes)
@@ -146,7 +152,7 @@ class _CP(Model):
 
 def _held_out(fit: Fit) -> dict[str, float]:
     """The error on held-out entries, where there are some."""
-    return {name: float(fit.row[name]) for name in _ERRORS if name in fit.row}
+    return {name: float(fit.row[name]) for name in _HELD_OUT if name in fit.row}
 
 
 def _order(fit: Fit) -> list[int]:

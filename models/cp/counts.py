@@ -9,17 +9,26 @@
 
     minimise  Σ_{all cells} x̂ − x log x̂       instead of   ‖X − X̂‖²
 
+    absent entries unknown, z_n = Π_{k≠m} U_k[i_k]
+        reduce    Φ and Σ z_n over the stored entries of each row         2 R numbers
+        A ← A ∗ λ ∗ Φ / Σ z_n
+        allreduce of Σ x̂ and Σ x log x̂
+
+    minimise  Σ_{stored n} x̂_n − x_n log x̂_n
+
 Columns sum to 1, so a column is how the counts of a component are spread over a mode, and λ says
 how many they are. An absent entry is a count of 0: what it adds is x̂ alone, and all x̂ together are
-Σ λ. So an iteration sees the nonzeros alone, needs no Gram, and what travels is as in ALS. No
-multiplication raises the loss. A mode takes one step: with several before the next mode more passes
-led to the same loss.
+Σ λ; over all cells Σ z_n is 1. So an iteration sees the nonzeros alone, needs no Gram, and what
+travels is as in ALS. Where absent entries are unknown, x̂ counts at the stored ones alone, zeros
+among them, and their Σ z_n differs from row to row. No multiplication raises the loss. A mode takes
+one step: with several before the next mode more passes led to the same loss.
 
 An entry of a factor that has come to 0 stays there under multiplication. Where the counts want it
 larger, Φ above 1, it begins again at a hundredth of the mean of its factor.
 
 The fit is the share of the deviance that is explained, 1 − D(X, X̂) / D(X, mean of X), with
-D = 2 Σ x log(x/x̂) − x + x̂: 1 is exact, 0 no better than one and the same number for all cells.
+D = 2 Σ x log(x/x̂) − x + x̂ over the cells that are known: 1 is exact, 0 no better than one and the
+same number for all of them.
 
 Sources: Chi and Kolda, "On tensors, sparsity, and nonnegative factorizations", SIAM J. Matrix Anal.
 Appl. 33 (2012), Algorithm 3 (CP-APR by multiplicative updates, of one inner iteration); Lee and
@@ -46,6 +55,7 @@ from .state import CPState
 
 _DEAD, _AGAIN = 1e-10, 1e-2  # of the mean entry of a factor: what counts as 0, and where it begins
 _MOST_STEPS, _ENOUGH = 500, 1e-7  # of new rows: updates, and the change that ends them
+_LEAST = np.finfo(np.float64).tiny  # that a logarithm is taken of
 
 
 @dataclass(frozen=True)
@@ -58,10 +68,16 @@ class CountModes:
         By `counts_of`.
     shape : tuple of int
         Of the tensor.
+    n_cells : float
+        That are known.
+    unknown : bool
+        Whether these are the stored entries alone, and not all.
     """
 
     modes: Modes
     shape: tuple[int, ...]
+    n_cells: float
+    unknown: bool = False
 
     def iterate(
         self, comm: Communicator, tensors: PerRank, factors: Factors, update: Update
@@ -72,21 +88,26 @@ class CountModes:
         -------
         factors : Factors
         sums : per-rank float64 ndarray of shape (2,)
-            Σ x̂ over all cells, and Σ x log x̂; equal on all ranks.
+            Σ x̂ over the cells that are known, and Σ x log x̂; equal on all ranks.
         """
         factors = factors.copy()
         for mode, extent in enumerate(self.shape):
-            ratios = comm.map(own_ratios, tensors, factors.weights, *factors.rows, mode=mode)
+            ratios = comm.map(
+                own_ratios, tensors, factors.weights, *factors.rows,
+                mode=mode, unknown=self.unknown,
+            )  # fmt: skip
             ratios = self.modes.reduce_rows(comm, ratios, mode)
             factors.rows[mode] = comm.update(
                 multiply_owned, factors.rows[mode], ratios, factors.weights, tensors,
-                mode=mode, extent=extent,
+                mode=mode, extent=extent, unknown=self.unknown,
             )  # fmt: skip
             sums = comm.map(owned_sums, factors.rows[mode], tensors, mode=mode)
             self.modes.normalise_and_expand(comm, factors, sums, mode)
-        logarithms = comm.map(own_log_likelihood, tensors, factors.weights, *factors.rows)
-        logarithms = hypercube_allreduce(comm, logarithms, label="allreduce")
-        return factors, comm.map(sums_of_model, factors.weights, logarithms)
+        sums = comm.map(
+            own_likelihood, tensors, factors.weights, *factors.rows, unknown=self.unknown
+        )
+        sums = hypercube_allreduce(comm, sums, label="allreduce")
+        return factors, sums if self.unknown else comm.map(sums_of_model, factors.weights, sums)
 
     def first_grams(self, comm: Communicator, tensors: PerRank, factors: Factors) -> Factors:
         """None are needed."""
@@ -94,7 +115,7 @@ class CountModes:
 
     def fit(self, sums: NDArray[np.float64], of_tensor: Sequence[float]) -> float:
         """The share of the deviance that is explained."""
-        return explained_deviance(sums, of_tensor, self.shape)
+        return explained_deviance(sums, of_tensor, self.n_cells)
 
 
 def with_sums_of_1(state: CPState) -> CPState:
@@ -127,7 +148,7 @@ def sums_of_counts(values: NDArray[Any]) -> NDArray[np.float64]:
     return np.array([numbers.sum(), xlogy(numbers, numbers).sum()])
 
 
-def check_sums(of_tensor: Sequence[float], shape: Sequence[int]) -> None:
+def check_sums(of_tensor: Sequence[float], n_cells: float) -> None:
     """Refuse a tensor, by its Σ x and Σ x log x, of which nothing can be explained (InputError)."""
     if not np.isfinite(of_tensor).all():
         raise InputError(
@@ -135,29 +156,33 @@ def check_sums(of_tensor: Sequence[float], shape: Sequence[int]) -> None:
             "largest value."
         )
     # of cells that are all alike rounding is left
-    if _null_deviance(of_tensor, shape) <= 1e-12 * of_tensor[0]:
+    if _null_deviance(of_tensor, n_cells) <= 1e-12 * of_tensor[0]:
         raise InputError(
-            "all cells have the same value: loss='poisson' measures what is explained beyond it, "
-            "and nothing is"
+            "all cells have the same value, or all that are known: loss='poisson' measures what is "
+            "explained beyond it, and nothing is"
         )
 
 
 Sums = Sequence[float] | NDArray[np.float64]  # Σ x and Σ x log x of a tensor; Σ x̂ and Σ x log x̂
 
 
-def explained_deviance(of_model: Sums, of_tensor: Sums, shape: Sequence[int]) -> float:
-    """1 − D(X, X̂) / D(X, mean of X)."""
+def explained_deviance(of_model: Sums, of_tensor: Sums, n_cells: float) -> float:
+    """1 − D(X, X̂) / D(X, mean of X), over so many cells."""
     total, logarithms = of_tensor
     fitted, fitted_logarithms = of_model
     deviance = logarithms - fitted_logarithms - (total - fitted)
-    return float(1.0 - deviance / _null_deviance(of_tensor, shape))
+    return float(1.0 - deviance / _null_deviance(of_tensor, n_cells))
 
 
-def _null_deviance(of_tensor: Sums, shape: Sequence[int]) -> float:
+def _null_deviance(of_tensor: Sums, n_cells: float) -> float:
     """Half of the deviance of the mean of all cells."""
     total, logarithms = of_tensor
-    mean = total / np.prod(np.asarray(shape, np.float64))
-    return float(logarithms - total * np.log(mean))
+    return float(logarithms - total * np.log(total / n_cells)) if total else 0.0
+
+
+def count_losses(values: NDArray[Any], fitted: NDArray[np.float64]) -> NDArray[np.float64]:
+    """x̂ − x log x̂ of each entry, less its least, so half of its deviance; never infinite."""
+    return fitted - values + xlogy(values, values) - xlogy(values, np.maximum(fitted, _LEAST))
 
 
 # -- steps on one rank ---
@@ -169,10 +194,29 @@ def own_sums(tensor: RankTensor) -> NDArray[np.float64]:
 
 
 def own_ratios(
-    tensor: RankTensor, weights: NDArray[np.float64], *rows: NDArray[Any], mode: int
+    tensor: RankTensor,
+    weights: NDArray[np.float64],
+    *rows: NDArray[Any],
+    mode: int,
+    unknown: bool,
 ) -> NDArray[Any]:
-    """Φ of the rank's rows along a mode from its own nonzeros, shape (rows on the rank, R)."""
-    return _layout(tensor).ratios(mode, rows, weights)
+    """Φ of the rank's rows along a mode from its own nonzeros, shape (rows on the rank, R).
+
+    Where absent entries are `unknown` Σ z_n beside it, shape (rows on the rank, 2 R).
+    """
+    return ratios_of(_layout(tensor), mode, rows, weights, unknown)
+
+
+def ratios_of(
+    layout: TensorLayout,
+    mode: int,
+    factors: Sequence[NDArray[Any]],
+    weights: NDArray[np.float64],
+    unknown: bool,
+) -> NDArray[Any]:
+    """What `own_ratios` gives."""
+    ratios = layout.ratios(mode, factors, weights)
+    return np.hstack((ratios, layout.products_of_ones(mode, factors))) if unknown else ratios
 
 
 def multiply_owned(
@@ -183,16 +227,23 @@ def multiply_owned(
     *,
     mode: int,
     extent: int,
+    unknown: bool,
 ) -> NDArray[Any]:
     """Multiply the owned rows of a factor, of `extent` rows in all, by λ and Φ, in place."""
     own = slice(0, tensor.n_owned[mode])
-    rows[own] = multiplied(rows[own] * weights, ratios[own], weights.sum() / extent)
+    rows[own] = multiplied(rows[own] * weights, ratios[own], weights.sum() / extent, unknown)
     return rows
 
 
-def multiplied(rows: NDArray[np.float64], ratios: NDArray[Any], mean: float) -> NDArray[np.float64]:
-    """Rows ∗ Φ; `mean` is that of the sums of all rows of the factor."""
+def multiplied(
+    rows: NDArray[np.float64], ratios: NDArray[Any], mean: float, unknown: bool
+) -> NDArray[np.float64]:
+    """Rows ∗ Φ, or Φ / Σ z_n; `mean` is that of the sums of all rows of the factor."""
     mean /= rows.shape[1]
+    if unknown:
+        ratios, weighing = np.hsplit(ratios, 2)
+        # of what no entry of a row looks at nothing is known: it is 0
+        ratios = np.divide(ratios, weighing, out=np.zeros_like(ratios), where=weighing > 0)
     dead = (rows <= _DEAD * mean) & (ratios > 1)
     return np.where(dead, _AGAIN * mean, rows * ratios)
 
@@ -207,16 +258,19 @@ def counts_of(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return sums
 
 
-def own_log_likelihood(
-    tensor: RankTensor, weights: NDArray[np.float64], *rows: NDArray[Any]
-) -> float:
-    """Σ x log x̂ over the rank's nonzeros."""
-    return _layout(tensor).log_likelihood(rows, weights)
+def own_likelihood(
+    tensor: RankTensor, weights: NDArray[np.float64], *rows: NDArray[Any], unknown: bool
+) -> NDArray[np.float64]:
+    """Σ x log x̂ over the rank's nonzeros, shape (1,); where `unknown` Σ x̂ before it, too."""
+    sums = _layout(tensor).likelihood(rows, weights)
+    return sums if unknown else sums[1:]
 
 
-def sums_of_model(weights: NDArray[np.float64], logarithms: float) -> NDArray[np.float64]:
+def sums_of_model(
+    weights: NDArray[np.float64], logarithms: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Σ x̂ over all cells, and Σ x log x̂."""
-    return np.array([weights.sum(), logarithms])
+    return np.array([weights.sum(), logarithms[0]])
 
 
 def _layout(tensor: RankTensor) -> TensorLayout:
@@ -227,30 +281,34 @@ def _layout(tensor: RankTensor) -> TensorLayout:
 # -- a fitted model in use ---
 
 
+def sum_of_cells(state: CPState, rows: Sequence[NDArray[Any]]) -> float:
+    """Σ x̂ over all cells of some rows of each factor."""
+    totals = state.weights
+    for factor, own in zip(state.factors, rows, strict=True):
+        totals = totals * factor[own].sum(axis=0, dtype=np.float64)
+    return float(totals.sum())
+
+
 def deviance_score(
-    state: CPState, rows: Sequence[NDArray[Any]], values: NDArray[Any], fitted: NDArray[np.float64]
+    values: NDArray[Any], fitted: NDArray[np.float64], total: float, n_cells: float
 ) -> float:
     """The share of the deviance of a tensor that a decomposition explains.
 
     Parameters
     ----------
-    state : CPState
-    rows : sequence of int arrays, one a mode
-        The rows of its factors that the tensor has.
     values, fitted : ndarray of shape (nnz,)
-        The nonzeros, and the values of the decomposition there.
+        The stored entries, and the values of the decomposition there.
+    total, n_cells : float
+        Σ x̂ over the cells that are known, and how many they are.
     """
-    shape, of_tensor = [len(own) for own in rows], sums_of_counts(values)
-    check_sums(of_tensor.tolist(), shape)
-    totals = state.weights
-    for factor, own in zip(state.factors, rows, strict=True):
-        totals = totals * factor[own].sum(axis=0, dtype=np.float64)
-    logarithms = xlogy(values, np.maximum(fitted, np.finfo(np.float64).tiny)).sum()
-    return explained_deviance([totals.sum(), logarithms], of_tensor, shape)
+    of_tensor = sums_of_counts(values)
+    check_sums(of_tensor.tolist(), n_cells)
+    logarithms = xlogy(values, np.maximum(fitted, _LEAST)).sum()
+    return explained_deviance([total, logarithms], of_tensor, n_cells)
 
 
 def new_count_rows(
-    layout: TensorLayout, factors: Sequence[NDArray[np.float64]], mode: int
+    layout: TensorLayout, factors: Sequence[NDArray[np.float64]], mode: int, unknown: bool
 ) -> NDArray[np.float64]:
     """Rows of new slices along a mode, with the weights in them, all other factors fixed.
 
@@ -265,14 +323,16 @@ def new_count_rows(
         Of all modes, their columns of sum 1; that of `mode` says by its length how many slices are
         new.
     mode : int
+    unknown : bool
+        Whether absent entries are, and not 0.
     """
     check_counts(layout.values)
     given, rows = list(factors), np.ones_like(factors[mode])
     ones = np.ones(rows.shape[1])
     for _ in range(_MOST_STEPS):
         given[mode] = rows
-        ratios = layout.ratios(mode, given, ones)
-        rows = multiplied(rows, ratios, rows.sum() / max(len(rows), 1))
+        ratios = ratios_of(layout, mode, given, ones, unknown)
+        rows = multiplied(rows, ratios, rows.sum() / max(len(rows), 1), unknown)
         change = np.abs(rows - given[mode]).sum(axis=1)
         if not (change > _ENOUGH * rows.sum(axis=1)).any():
             break

@@ -32,7 +32,7 @@ from daskpart.models.optimisation.nonnegative import nonnegative_rows
 from .als import product_of_grams
 from .by_mode import nonnegative_modes, place_of_mode, ridge_modes
 from .completion import solve_equations, systems_of
-from .counts import deviance_score, new_count_rows
+from .counts import deviance_score, new_count_rows, sum_of_cells
 from .entries import Aligned, Entries, entries_of, positions_of, values_at, values_of
 from .layout.by_row import EntriesByRow
 from .layout.layout import TensorLayout
@@ -200,13 +200,17 @@ class CPModel(ComponentModel):
             if self._as_fitted().loss == LOGISTIC:
                 logits = values_at(state, entries.positions) + state.intercept
                 return score_of(logits, entries.values)
+            if self._as_fitted().loss == POISSON:
+                fitted = values_at(state, entries.positions)
+                return deviance_score(entries.values, fitted, float(fitted.sum()), fitted.size)
             return entries.fit(state)
         tensor = entries_of(X, y)
         aligned = Aligned(state, tensor)
         rows = [aligned.rows(mode) for mode in range(tensor.n_modes)]
         values, fitted = tensor.values.astype(np.float64), values_at(state, aligned.places())
         if self._as_fitted().loss == POISSON:
-            return deviance_score(state, rows, values, fitted)
+            n_cells = float(np.prod([float(len(own)) for own in rows]))
+            return deviance_score(values, fitted, sum_of_cells(state, rows), n_cells)
         inner = float(values @ fitted)
         grams = product_of_grams(
             *[gram_of(factor[own]) for factor, own in zip(state.factors, rows, strict=True)]
@@ -260,7 +264,7 @@ class CPModel(ComponentModel):
         ridge = ridge_modes(fitted.ridge, state.dims)[place]
         if fitted.loss == POISSON:
             layout = TensorLayout.build(coordinates, values, shape)
-            return new_count_rows(layout, factors, place)
+            return new_count_rows(layout, factors, place, fitted.missing == "unknown")
         if fitted.missing == "unknown":
             entries = EntriesByRow.of(Nonzeros(coordinates, values), shape)
             if fitted.loss == LOGISTIC:

@@ -95,15 +95,15 @@ class CPDecomposition(CPModel):
     missing : {"zero", "unknown"}, default="zero"
         What an entry is that is not stored: 0; or unknown, so that the stored entries alone are
         fitted, zeros among them. Then each factor row has a system of its own, whose half travels
-        to the owner of the row: R(R + 3)/2 numbers in place of R.
+        to the owner of the row: R(R + 3)/2 numbers in place of R; of counts (`loss`) 2 R.
     loss : {"squared", "poisson", "logistic"}, default="squared"
         What is minimised: ‖X − X̂‖², or Σ x̂ − x log x̂, which suits counts: values of 0 or above,
-        most of them small. Under "poisson" all factors are 0 or above, and absent entries are
-        counts of 0; an iteration is a multiplicative update of each mode (CP-APR), which never
-        raises the loss, but takes longer than one of ALS and gains less: give it some hundred
-        (`max_iter`). Or "logistic", Σ log(1 + exp(s)) − x s + ½ ridge Σ λ_r² over stored entries of
-        yes and no, 1 and 0 (or −1), with ``missing="unknown"``: s is x̂ plus the log-odds of the
-        share of yes; a little `ridge` keeps what could be told apart for certain from growing on.
+        most of them small. Under "poisson" all factors are 0 or above; an iteration is a
+        multiplicative update of each mode (CP-APR), which never raises the loss, but takes longer
+        than one of ALS and gains less: give it some hundred (`max_iter`). Or "logistic",
+        Σ log(1 + exp(s)) − x s + ½ ridge Σ λ_r² over stored entries of yes and no, 1 and 0 (or −1),
+        with ``missing="unknown"``: s is x̂ plus the log-odds of the share of yes; a little `ridge`
+        keeps what could be told apart for certain from growing on.
     nonnegative : bool, list of modes, or list of bool, default=False
         Keep every factor at 0 or above (HALS), or those of some modes.
     ridge : float, list of float, or dict of mode to float, default=0.0
@@ -128,7 +128,7 @@ class CPDecomposition(CPModel):
         transport.
     validation_fraction : float, default=0.0
         Share of the stored entries that is held out to measure `validation_rmse` after each
-        iteration, of yes and no `validation_loss`; needs ``missing="unknown"``.
+        iteration, of counts and of yes and no `validation_loss`; needs ``missing="unknown"``.
     patience : int or None, default=None
         Stop after so many iterations in which that became no better; the model then has the
         factors of the best iteration, and of several starts that with the best.
@@ -149,11 +149,12 @@ class CPDecomposition(CPModel):
         Columns of length 1, of counts of sum 1; also by the name of the mode.
     fit_ : float
         1 − ‖X − X̂‖/‖X‖; over the stored entries where others are unknown. Of counts the share of
-        the Poisson deviance that is explained, 0 for one number in all cells.
+        the Poisson deviance that is explained, 0 for one number in all cells that are known.
     history_ : pandas.DataFrame
-        One row an iteration: fit, fit_change, validation_rmse (where entries are held out; of yes
-        and no validation_loss, the mean log loss), seconds, seconds_computing,
-        seconds_communicating (means over ranks), volume (rows sent), messages.
+        One row an iteration: fit, fit_change, validation_rmse (where entries are held out; of
+        counts validation_loss, half of the mean Poisson deviance, of yes and no the mean log loss),
+        seconds, seconds_computing, seconds_communicating (means over ranks), volume (rows sent),
+        messages.
     n_iter_ : int
     best_iteration_ : int or None
         The iteration whose factors the model has, by `patience`; None without it: the last.
@@ -379,11 +380,6 @@ class CPDecomposition(CPModel):
             )
 
     def _check_counts(self) -> None:
-        if self.missing == "unknown":
-            raise InputError(
-                "loss='poisson' takes absent entries for counts of 0: give missing='zero', or "
-                "loss='squared'"
-            )
         ridge = self.ridge.values() if isinstance(self.ridge, dict) else np.ravel(self.ridge)
         if any(ridge):
             raise InputError(
@@ -401,7 +397,8 @@ class CPDecomposition(CPModel):
             )
 
     def _monitored(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return (("validation_loss",), ()) if self.loss == LOGISTIC else super()._monitored()
+        column = self._patience_column if self.loss == SQUARED_ERROR else "validation_loss"
+        return (column,), ()
 
     def _signs(self, dims: tuple[str, ...]) -> tuple[bool, ...]:
         """Whether the factor of each mode is kept at 0 or above."""
@@ -433,6 +430,8 @@ class CPDecomposition(CPModel):
         problem = problem.with_validation(validation, share, random_state)
         if self.loss == LOGISTIC and problem.validation is not None:
             answers_of(problem.validation.values)
+        if self.loss == POISSON and problem.validation is not None:
+            check_counts(problem.validation.values)
         return problem
 
     def _make_plan(

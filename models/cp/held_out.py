@@ -3,7 +3,7 @@
     held-out entry     ─► the rank that owns its row of the longest mode
     after an iteration, for each other mode
                        owner of a row ──► that rank, where it has no copy               (expand)
-    Σ (x − x̂)² of each rank ──► every rank                                              (star)
+    Σ (x − x̂)², or of another loss, of each rank ──► every rank                         (star)
 
 Copies that training needs are as the owner's are by then, so only rows without an entry of that
 rank travel.
@@ -24,10 +24,10 @@ from daskpart.collectives.plan import Round
 from daskpart.containers.dask_blocks import cut_by_part
 from daskpart.containers.numbering import Numbering
 from daskpart.models.base.held_out import LABEL, mean_loss
-from daskpart.models.optimisation.log_loss import log_losses
 
 from .als import Factors
 from .entries import Entries, values_of
+from .losses import OF_LOSS
 
 if TYPE_CHECKING:
     from .plan import CPPlan
@@ -135,11 +135,12 @@ def validated(
     held_out: tuple[PerRank, list[PreparedPlan]],
     *,
     n_held_out: int,
-    intercept: float | None,
+    loss: str,
+    intercept: float,
 ) -> float:
     """Bring the rows that are needed, and measure the mean of `loss_of`; a text.
 
-    `intercept` is that of yes and no, None of other values.
+    `intercept` is what the decomposition adds to: of yes and no; of other values 0.
     """
     entries, expands = held_out
     needed = []
@@ -147,7 +148,7 @@ def validated(
         pending = comm.post(plan.rounds[0], rows, pack_rows)
         own = comm.map(needed_rows, rows, entries, mode=mode)
         needed.append(comm.collect(pending, own, placed, rows))
-    sums = comm.map(loss_of, entries, factors.weights, *needed, intercept=intercept)
+    sums = comm.map(loss_of, entries, factors.weights, *needed, loss=loss, intercept=intercept)
     return mean_loss(comm, comm.settle(sums), n_held_out)
 
 
@@ -173,11 +174,10 @@ def loss_of(
     held_out: RankEntries,
     weights: NDArray[np.float64],
     *needed: NDArray[Any],
-    intercept: float | None,
+    loss: str,
+    intercept: float,
 ) -> float:
-    """Over a rank's held-out entries Σ (x − x̂)², or of yes and no Σ log(1 + exp(s)) − y s."""
+    """Over a rank's held-out entries the sum of their losses."""
     entries = held_out.entries
-    fitted = values_of(weights, needed, entries.positions)
-    if intercept is not None:
-        return float(log_losses(entries.values, fitted + intercept).sum())
-    return float(np.square(entries.values - fitted).sum())
+    fitted = values_of(weights, needed, entries.positions) + intercept
+    return float(OF_LOSS[loss].of_each(entries.values, fitted).sum())

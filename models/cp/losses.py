@@ -5,6 +5,8 @@
     poisson     Σ x, Σ x log x                  a ratio
     logistic    how many are 1, 0, −1           a parabola, 4 numbers
 
+What is held out is measured by the mean loss of its entries, of squares by the root of it.
+
 The iterations are in `als` and `completion` (squared), `counts` and `logistic`.
 """
 
@@ -12,13 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskpart.errors import InputError
+from daskpart.models.optimisation.log_loss import log_losses
 
-from .counts import check_sums, own_sums
+from .counts import check_sums, count_losses, own_sums
 from .logistic import check_answers, log_odds, own_answers
 from .ranks import RankTensor, squared_norm
 
@@ -34,7 +38,10 @@ class Loss:
     own_sums : callable
         ``own_sums(tensor)`` of a rank's stored values; they add up over ranks.
     check : callable
-        ``check(sums, shape)`` refuses a tensor of which nothing can be learnt (InputError).
+        ``check(sums, n_cells)`` refuses a tensor, of so many cells that are known, of which nothing
+        can be learnt (InputError).
+    of_each : callable
+        ``of_each(values, fitted)`` of entries that are held out.
     advice : str
         What to do when factors diverged.
     made, n_made : str, int
@@ -44,14 +51,15 @@ class Loss:
     """
 
     own_sums: Callable[[RankTensor], NDArray[np.float64]]
-    check: Callable[[Sequence[float], Sequence[int]], None]
+    check: Callable[[Sequence[float], float], None]
+    of_each: Callable[[NDArray[Any], NDArray[np.float64]], NDArray[np.float64]]
     advice: str
     made: str = ""
     n_made: int = 0
     intercept: Callable[[Sequence[float]], float] | None = None
 
 
-def check_norm(of_tensor: Sequence[float], shape: Sequence[int]) -> None:
+def check_norm(of_tensor: Sequence[float], n_cells: float) -> None:
     """Refuse values whose squares are out of range (InputError)."""
     (squared,) = of_tensor
     if not np.isfinite(squared):
@@ -66,12 +74,20 @@ def check_norm(of_tensor: Sequence[float], shape: Sequence[int]) -> None:
         )
 
 
+def squared_errors(values: NDArray[Any], fitted: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(x − x̂)² of each entry."""
+    return np.square(values - fitted)
+
+
 OF_LOSS = {
-    SQUARED_ERROR: Loss(squared_norm, check_norm, "Add a ridge, or scale the tensor."),
-    POISSON: Loss(own_sums, check_sums, "Scale the tensor.", "ratios", 1),
+    SQUARED_ERROR: Loss(
+        squared_norm, check_norm, squared_errors, "Add a ridge, or scale the tensor."
+    ),
+    POISSON: Loss(own_sums, check_sums, count_losses, "Scale the tensor.", "ratios", 1),
     LOGISTIC: Loss(
         own_answers,
-        lambda sums, shape: check_answers(sums),
+        lambda sums, n_cells: check_answers(sums),
+        log_losses,
         "Add a ridge.",
         "parabolas",
         4,

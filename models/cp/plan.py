@@ -50,7 +50,7 @@ from .held_out import HeldOutPlan
 from .kernels.normal_equations import equations_bytes
 from .layout.by_row import bytes_by_row
 from .layout.layout import MEMORY
-from .losses import LOGISTIC, OF_LOSS, SQUARED_ERROR
+from .losses import LOGISTIC, OF_LOSS, POISSON, SQUARED_ERROR
 from .report import CPPlanReport, counted_plan
 
 METHODS = ("auto", "p2p", "emb-naive", "emb")
@@ -93,14 +93,32 @@ class PlanSettings:
 
     @property
     def reduce_bytes(self) -> int:
-        """Bytes of what a reduce sends of a row: its MTTKRP or ratios, or its normal equations."""
-        return self.row_bytes if self.missing == "zero" else equations_bytes(self.n_components)
+        """Bytes of what a reduce sends of a row: its MTTKRP or ratios, or its normal equations.
+
+        Ratios go with what they are divided by where absent entries are unknown.
+        """
+        if self.solves_by_row:
+            return equations_bytes(self.n_components)
+        return self.row_bytes if self.missing == "zero" else 2 * self.row_bytes
+
+    @property
+    def solves_by_row(self) -> bool:
+        """Whether each factor row has normal equations of its own."""
+        return self.missing == "unknown" and self.loss != POISSON
 
     @property
     def sum_bytes(self) -> int:
         """Bytes of the allreduce of norms: R of them, and of least squares ⟨X, X̂⟩ and ‖X̂‖²."""
         more = 2 if self.loss == SQUARED_ERROR else 0
         return (self.n_components + more) * _SUM_BYTES
+
+    @property
+    def loss_bytes(self) -> int:
+        """Bytes of the allreduce of what the loss is made of; of least squares it rides along."""
+        if self.loss == SQUARED_ERROR:
+            return 0
+        both = self.loss == POISSON and self.missing == "unknown"  # Σ x̂ too
+        return (1 + both) * _SUM_BYTES
 
     @property
     def has_grams(self) -> bool:
@@ -216,13 +234,20 @@ class CPPlan(FitPlan):
         choice = self.choice
         of_mode = [choice.sum_bytes, *([choice.gram_bytes] if choice.has_grams else [])]
         sizes = self.n_modes * of_mode if self.method == "p2p" else []  # else payload of rows
-        return [*sizes, *([] if choice.loss == SQUARED_ERROR else [_SUM_BYTES])]
+        return [*sizes, *([choice.loss_bytes] if choice.loss_bytes else [])]
 
     @property
     def nonzeros(self) -> NDArray[np.int64]:
         """Of each rank."""
         first = self.connectivities[0]
         return sums_by_key(first.parts, first.counts, self.n_ranks)
+
+    @property
+    def n_cells(self) -> float:
+        """Cells that are known: all, or the stored entries."""
+        if self.choice.missing == "unknown":
+            return float(self.nonzeros.sum())
+        return float(np.prod([float(each.n_items) for each in self.connectivities]))
 
     @property
     def owned(self) -> NDArray[np.int64]:
@@ -234,20 +259,20 @@ class CPPlan(FitPlan):
         choice = self.choice
         rows = [np.diff(numbering.pointer) for numbering in self.numberings]
         factors = np.asarray((choice.row_bytes + 4) * sum(rows), np.int64)
-        if choice.missing == "unknown":
+        if choice.solves_by_row:
             of_entries = bytes_by_row(self.n_modes, choice.itemsize) * self.nonzeros
             held = {
                 "entries": of_entries + 8 * (sum(rows) + self.n_modes),
                 "factors": factors,
                 "equations": choice.reduce_bytes * np.max(rows, axis=0),
             }
-            if self.held_out is not None:
-                held["held out"] = np.array([bytes_of(own) for own in self.held_out.of_ranks])
-                if self.held_out.keeps_best:
-                    held["best iteration"] = choice.row_bytes * self.owned + 8 * choice.n_components
         else:
             most = MEMORY[choice.memory] * (4 * self.n_modes + choice.itemsize)
             held = {"nonzeros": most * self.nonzeros, "factors": factors}
+        if self.held_out is not None:
+            held["held out"] = np.array([bytes_of(own) for own in self.held_out.of_ranks])
+            if self.held_out.keeps_best:
+                held["best iteration"] = choice.row_bytes * self.owned + 8 * choice.n_components
         if made := OF_LOSS[choice.loss].made:
             held[made] = OF_LOSS[choice.loss].n_made * choice.itemsize * self.nonzeros
         return held

@@ -137,7 +137,7 @@ def rows_of_ranks(numberings: Sequence[Numbering], shape: Sequence[int]) -> list
 
 
 def arrange(
-    nonzeros: RankNonzeros, rows: RankRows, *, dtype: str, memory: str, missing: str = "zero"
+    nonzeros: RankNonzeros, rows: RankRows, *, dtype: str, memory: str, by_row: bool = False
 ) -> RankTensor:
     """Lay out a rank's nonzeros for MTTKRP or normal equations, in local indices; uses them up.
 
@@ -152,15 +152,15 @@ def arrange(
         "float32" or "float64", of values and factors.
     memory : {"fast", "small"}
         See `TensorLayout.build`.
-    missing : {"zero", "unknown"}
-        What is not stored; "unknown" needs each row's own normal equations.
+    by_row : bool
+        For normal equations of each row, and not for MTTKRP.
     """
     own = nonzeros.take(dtype)
     for mode, (held, extent) in enumerate(zip(rows.rows, rows.shape, strict=True)):
         to_local(own.coordinates[mode], held, extent)  # a view with a name would keep them
     shape = [len(held) for held in rows.rows]
     layout: TensorLayout | EntriesByRow
-    if missing == "unknown":
+    if by_row:
         layout = EntriesByRow.of(own, shape)
     else:
         layout = TensorLayout.of(own, shape, memory=memory)

@@ -93,10 +93,10 @@ class CPText(Text):
             n_modes=plan.n_modes,
             dtype=dtype,
             memory=plan.choice.memory,
-            missing=plan.choice.missing,
+            by_row=plan.choice.solves_by_row,
             sums=self._loss.own_sums,
         )
-        self._loss.check(of_tensor, shape)
+        self._loss.check(of_tensor, plan.n_cells)
         self._intercept = self._loss.intercept(of_tensor) if self._loss.intercept else 0.0
         held_out, n_held_out = None, 0
         if plan.held_out is not None:
@@ -109,6 +109,7 @@ class CPText(Text):
             "of_tensor": of_tensor,
             "tolerance": tolerance,
             "n_held_out": n_held_out,
+            "loss": plan.choice.loss,
             "watch": watch,
         }
 
@@ -171,7 +172,8 @@ def prepared(
         for plans in (plan.reduces, plan.expands)
     )
     if plan.choice.loss == POISSON:
-        return CountModes(made(reduces, expands, counts_of), shape)
+        unknown = plan.choice.missing == "unknown"
+        return CountModes(made(reduces, expands, counts_of), shape, plan.n_cells, unknown)
     if plan.choice.loss == LOGISTIC:
         return LogisticModes(made(reduces, expands, np.sqrt))
     modes = made(reduces, expands)
@@ -189,11 +191,11 @@ def lay_out(
     n_modes: int,
     dtype: str,
     memory: str,
-    missing: str,
+    by_row: bool,
     sums: Callable[[RankTensor], NDArray[np.float64]],
 ) -> tuple[PerRank, list[PerRank], list[float]]:
     """Nonzeros laid out, the rows of each mode on every rank, and the sums of all their values."""
-    tensors = comm.map(arrange, pieces, rows, dtype=dtype, memory=memory, missing=missing)
+    tensors = comm.map(arrange, pieces, rows, dtype=dtype, memory=memory, by_row=by_row)
     ids = [comm.map(rows_of_mode, tensors, mode=mode) for mode in range(n_modes)]
     total = allreduce(comm, comm.map(sums, tensors))
     tensors, *ids, total = comm.settle(tensors, *ids, total)
@@ -244,6 +246,7 @@ def iteration(
     of_tensor: Sequence[float],
     tolerance: float,
     n_held_out: int,
+    loss: str,
     watch: Watch | None,
 ) -> tuple[Changing, Step]:
     """One iteration, the fit after it, and whether that changed little enough to stop."""
@@ -256,9 +259,11 @@ def iteration(
     measured = {"fit": fit, "fit_change": fit - before}
     finite = bool(np.isfinite(sums).all())
     if held_out is not None and finite:
-        intercept = modes.intercept if isinstance(modes, LogisticModes) else None
-        error = validated(comm, factors, held_out, n_held_out=n_held_out, intercept=intercept)
-        if intercept is None:
+        intercept = modes.intercept if isinstance(modes, LogisticModes) else 0.0
+        error = validated(
+            comm, factors, held_out, n_held_out=n_held_out, loss=loss, intercept=intercept
+        )
+        if loss == SQUARED_ERROR:
             measured["validation_rmse"] = float(np.sqrt(error))
         else:
             measured["validation_loss"] = error

@@ -338,6 +338,23 @@ def test_missing_entries_and_held_out_ones(tmp_path, capsys, run_cli):
     assert "over the stored entries" in (out / "report.html").read_text()
 
 
+def test_counts_of_which_some_are_known(tmp_path, capsys, run_cli):
+    path, out = tmp_path / "X.tns", tmp_path / "out"
+    random = np.random.default_rng(0)
+    cells = np.argwhere(random.random((8, 7, 6)) < 0.5) + 1
+    counts = random.poisson(cells.sum(axis=1) / 6)
+    lines = [f"{i} {j} {k} {n}\n" for (i, j, k), n in zip(cells, counts, strict=True)]
+    path.write_text("".join(lines))
+    known = ("--loss", "poisson", "--missing", "unknown", "--validation-fraction", 0.2)
+    assert run_cli("fit", "cp", path, *SMALL, *known, "--no-plots", "--out", out) == 0
+    told = capsys.readouterr().out
+    assert "over the stored entries" in told and "share of the Poisson deviance" in told
+    assert "half of the mean Poisson deviance" in told
+    model = daskpart.CPDecomposition.load(out / "model")
+    assert metrics_of(out)["validation_loss"] == model.history_["validation_loss"].iloc[-1]
+    assert "over the stored entries that is explained" in (out / "report.html").read_text()
+
+
 def test_resume_gives_the_bits_of_an_unbroken_fit(tensor_file, tmp_path, run_cli):
     options = ("--checkpoint-path", tmp_path / "state.npz", "--tol", 0, "--no-plots")
     whole, first, then = (tmp_path / name for name in ("whole", "first", "then"))

@@ -380,6 +380,22 @@ MODELS = {
         partial(DenseCounts, 1, loss="poisson", **SMALL | {"n_ranks": 1}),
         {"check_n_features_in_after_fitting": _WORDS},
     ),
+    "CPDecomposition of known counts": Case(
+        partial(
+            daskpart.CPDecomposition,
+            3,
+            tol=0,
+            partitioner="random",
+            missing="unknown",
+            loss="poisson",
+            **SMALL,
+        ),
+        tensor,
+        tensor_answers,
+        partial(DenseCounts, 1, missing="unknown", loss="poisson", **SMALL | {"n_ranks": 1}),
+        {"check_n_features_in_after_fitting": _WORDS},
+        watched={"validation_fraction": 0.3},
+    ),
     "CPDecomposition of yes and no": Case(
         partial(
             daskpart.CPDecomposition,

@@ -259,8 +259,6 @@ def test_what_counts_cannot_be():
     tensor, options = stored(drawn(3)), {"max_iter": 1}
     with pytest.raises(InputError, match=r"-1 is below 0.*squared"):
         model(**options).fit(tensor - 2 * (tensor == 1))
-    with pytest.raises(InputError, match="absent entries for counts of 0"):
-        model(missing="unknown", **options).fit(tensor)
     for ridge in (0.1, [0, 0, 0.1], {"mode_0": 0.1}):
         with pytest.raises(InputError, match=r"ridge.* is of least squares"):
             model(ridge=ridge, **options).fit(tensor)
@@ -306,6 +304,8 @@ def test_layouts_know_the_values_of_a_decomposition(seed, n_modes, memory):
             layout.ratios(mode, factors, weights),
             products(array / expected, factors, mode), rtol=1e-10,
         )  # fmt: skip
-    assert layout.log_likelihood(factors, weights) == pytest.approx(
-        (array * np.log(expected)).sum(), rel=1e-10
+    assert layout.likelihood(factors, weights) == pytest.approx(
+        [expected[array > 0].sum(), (array * np.log(expected)).sum()], rel=1e-10
     )
+    ones = products((array > 0).astype(float), factors, 0)
+    np.testing.assert_allclose(layout.products_of_ones(0, factors), ones, rtol=1e-10)

@@ -230,17 +230,30 @@ class TensorLayout:
         structure = self.structures[self.serving[mode]]
         quotients = self._reconstructed(structure, factors, weights)
         np.divide(structure.values, quotients, out=quotients)
-        out = aligned_rows(self.shape[mode], len(weights), self.dtype)
+        return self._products_of(quotients, mode, factors)
+
+    def products_of_ones(self, mode: int, factors: Sequence[NDArray]) -> NDArray:
+        """MTTKRP along `mode` where every stored entry is 1; parameters as of `mttkrp`."""
+        self._check_factors(mode, factors, factors[mode], factors[mode].shape[1])
+        return self._products_of(np.ones_like(self.values), mode, factors)
+
+    def _products_of(self, values: NDArray, mode: int, factors: Sequence[NDArray]) -> NDArray:
+        """MTTKRP of other values, in the order of the structure that serves the mode."""
+        out = aligned_rows(self.shape[mode], factors[mode].shape[1], self.dtype)
         out[:] = 0
         if self.nnz:
-            replace(structure, values=quotients).add(mode, factors, out)
+            structure = self.structures[self.serving[mode]]
+            replace(structure, values=values).add(mode, factors, out)
         return out
 
-    def log_likelihood(self, factors: Sequence[NDArray], weights: NDArray[np.float64]) -> float:
-        """Σ x log x̂ over the nonzeros; parameters as of `ratios`."""
-        logarithms = self._reconstructed(self.structures[0], factors, weights)
-        np.log(logarithms, out=logarithms)
-        return float(np.einsum("n,n->", self.values, logarithms, dtype=np.float64))
+    def likelihood(
+        self, factors: Sequence[NDArray], weights: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Σ x̂ and Σ x log x̂ over the stored entries; parameters as of `ratios`."""
+        fitted = self._reconstructed(self.structures[0], factors, weights)
+        total = fitted.sum(dtype=np.float64)
+        np.log(fitted, out=fitted)
+        return np.array([total, np.einsum("n,n->", self.values, fitted, dtype=np.float64)])
 
     def _reconstructed(
         self,
