@@ -28,6 +28,7 @@ import scipy.sparse
 from sklearn.utils._param_validation import InvalidParameterError
 
 from daskpart._floor.archive import existing, read_arrays, replace_folder, write_arrays
+from daskpart.containers.coordinates import is_a
 from daskpart.errors import InputError, ReadError
 
 from .labels import pack_labels, unpack_labels
@@ -149,6 +150,14 @@ def _frame_of(columns: Mapping[str, Any], index: Any, name: Any) -> pd.DataFrame
     return pd.DataFrame(dict(columns), index=labels)
 
 
+def _data_array_of(fields: Mapping[str, Any]) -> Any:
+    import xarray as xr  # nobody holds one where it is not loaded
+
+    return xr.DataArray(
+        fields["values"], fields["coords"], dims=fields["dims"], name=fields["name"]
+    )
+
+
 class _Content:
     """Values in the form in which they are written; arrays and parts are collected beside it."""
 
@@ -167,6 +176,8 @@ class _Content:
         for kind, form in _FORMS.items():
             if isinstance(value, kind):
                 return form(self, value, what)
+        if is_a(value, "xarray", "DataArray"):
+            return self.data_array(value, what)
         name = name_of(type(value))
         if name and hasattr(value, "to_dict") and hasattr(value, "from_dict"):
             values = self.describe(value.to_dict(), what)
@@ -236,6 +247,22 @@ class _Content:
             return form
         held = self.describe_all({"index": index, "name": name}, f"{what}.index: ")
         return {**form, **held}
+
+    def data_array(self, value: Any, what: str) -> dict[str, Any]:
+        """A DataArray with the labels of its dimensions; it is built again to compare."""
+        fields = {
+            "values": value.to_numpy(),
+            "dims": [*value.dims],
+            "coords": {dim: value[dim].to_numpy() for dim in value.dims if dim in value.coords},
+            "name": value.name,
+        }
+        if not _data_array_of(fields).identical(value):
+            raise InputError(
+                f"{what} cannot be saved: of a DataArray come back values, dimensions, their "
+                "labels and the name, no other coordinates and no attributes. Nothing was written; "
+                "leave them out first, as by .reset_coords(drop=True).drop_attrs()."
+            )
+        return {_FORM: "data_array", **self.describe_all(fields, f"{what}.")}
 
     def random(self, value: np.random.RandomState, what: str) -> dict[str, Any]:
         """Where a generator stands."""
@@ -318,6 +345,9 @@ class _Reader:
         index = self(value["index"]) if "index" in value else None
         return _frame_of(columns, index, self(value.get("name")))
 
+    def _data_array(self, value: dict) -> Any:
+        return _data_array_of({name: self(value[name]) for name in _DATA_ARRAY})
+
     def _random(self, value: dict) -> np.random.RandomState:
         generator = np.random.RandomState()
         generator.set_state(self(value["state"]))
@@ -341,8 +371,10 @@ class _Reader:
         return class_named(value["class"], self._folder).load(self._folder / value["file"])
 
 
+_DATA_ARRAY = ("values", "dims", "coords", "name")
 _READ = (
-    "array", "sparse", "dict", "pairs", "list", "tuple", "frame", "random", "report", "part",
+    "array", "sparse", "dict", "pairs", "list", "tuple", "frame", "data_array", "random", "report",
+    "part",
 )  # fmt: skip
 # results of our models by their names (others may mean something else by them): what each is, in
 # words and as a check

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -199,6 +200,23 @@ def test_a_state_with_more_than_plain_values_is_an_error(model, tmp_path, value)
     with pytest.raises(InputError, match=r"settings: inside=.* cannot be saved"):
         model.state_.save(tmp_path / "state.npz")
     assert not [*tmp_path.iterdir()]
+
+
+def test_parameters_may_be_labelled_arrays(model, tmp_path):
+    """As factors of a decomposition are, which another one begins at or keeps."""
+    times = np.array(["2024-01-01", "2024-02-01"], "datetime64[ns]")
+    given = xr.DataArray(
+        [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], {"day": times}, dims=("day", "component"), name="x"
+    )
+    model.partitioner = {"day": given, "plain": [given.drop_vars("day")]}
+    model.save(tmp_path / "model")
+    found = Model.load(tmp_path / "model").partitioner
+    assert found["day"].identical(given)
+    assert found["plain"][0].identical(given.drop_vars("day"))
+    for odd in (given.assign_attrs(unit="s"), given.assign_coords(kind=("day", ["a", "b"]))):
+        model.partitioner = odd
+        with pytest.raises(InputError, match=r"the parameter partitioner cannot be saved"):
+            model.save(tmp_path / "model")
 
 
 def test_what_cannot_be_saved_is_an_error_before_anything_is_written(model, tmp_path):
