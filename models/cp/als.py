@@ -16,6 +16,9 @@ Gram of the last mode travels with the first reduce of the *next* iteration: a s
 every sparse message finds an allreduce to ride in, and a rank handles 2·M·log2 K messages an
 iteration, however sparse the tensor is.
 
+A mode whose factor is fixed is passed over: no MTTKRP, no message; its Gram is added up once. It
+keeps its values, and λ is the scale of the others, whose columns have length 1.
+
 The fit needs no MTTKRP of its own. With M̃ the MTTKRP of the last mode, U its solution before it is
 normalised and V the product of the other Grams, ⟨X, X̂⟩ = Σ M̃∗U and ‖X̂‖² = Σ (U V)∗U: sums over
 owned rows, which travel with λ.
@@ -110,10 +113,14 @@ class Factors:
 
 @dataclass(frozen=True)
 class _Messages:
-    """The reduce and the expand of each mode, ready to run; and what makes λ of sums."""
+    """The reduce and the expand of each mode, ready to run; and what makes λ of sums.
+
+    `updated` are the modes that are not fixed, in their order.
+    """
 
     reduces: Sequence[PreparedPlan]
     expands: Sequence[PreparedPlan]
+    updated: Sequence[int]
     weights_of: Callable[[NDArray[np.float64]], NDArray[np.float64]] = norms_of
 
     def reduce_rows(self, comm: Communicator, rows: PerRank, mode: int) -> PerRank:
@@ -134,7 +141,7 @@ class PointToPointModes(_Messages):
     def iterate(
         self, comm: Communicator, tensors: PerRank, factors: Factors, update: Update
     ) -> tuple[Factors, PerRank]:
-        """One iteration of Algorithm 1 over all modes.
+        """One iteration of Algorithm 1 over all modes that are updated.
 
         Returns
         -------
@@ -144,10 +151,11 @@ class PointToPointModes(_Messages):
             Squared column norms of the last mode, ⟨X, X̂⟩ and ‖X̂‖²; equal on all ranks.
         """
         factors = factors.copy()
-        for mode in range(len(factors.rows)):
+        for mode in self.updated:
             products = comm.map(partial_products, tensors, *factors.rows, mode=mode)
             products = self.reduce_rows(comm, products, mode)
-            sums = _solve(comm, tensors, factors, products, mode, update)
+            last = mode == self.updated[-1]
+            sums = _solve(comm, tensors, factors, products, mode, update, last)
             sums = self.normalise_and_expand(comm, factors, sums, mode)
             factors.grams[mode] = _added_gram(comm, tensors, factors, mode)
         return factors, sums
@@ -178,13 +186,13 @@ class EmbeddedModes(_Messages):
     def iterate(
         self, comm: Communicator, tensors: PerRank, factors: Factors, update: Update
     ) -> tuple[Factors, PerRank]:
-        """One iteration of Algorithm 2 over all modes; returns what Algorithm 1 does."""
+        """One iteration of Algorithm 2; returns what Algorithm 1 does."""
         factors = factors.copy()
-        n_modes = len(factors.rows)
-        for mode in range(n_modes):
+        for mode in self.updated:
             products = comm.map(partial_products, tensors, *factors.rows, mode=mode)
             products = self._reduce_with_gram(comm, tensors, factors, products, mode)
-            sums = _solve(comm, tensors, factors, products, mode, update)
+            last = mode == self.updated[-1]
+            sums = _solve(comm, tensors, factors, products, mode, update, last)
             sums = self.normalise_and_expand(comm, factors, sums, mode)
         return factors, sums
 
@@ -200,10 +208,14 @@ class EmbeddedModes(_Messages):
     def first_grams(self, comm: Communicator, tensors: PerRank, factors: Factors) -> Factors:
         """With the Grams of given factors, added up by reduces of empty rows.
 
-        That of the last mode is left to the first iteration.
+        That of the last mode that is updated is left to the first iteration; those of fixed modes,
+        which have no reduce, take an allreduce each.
         """
         factors = factors.copy()
-        for mode in range(1, len(factors.rows)):
+        for mode in range(len(factors.rows)):
+            if mode not in self.updated:
+                factors.grams[mode] = _added_gram(comm, tensors, factors, mode)
+        for mode in self.updated[1:]:
             nothing = comm.map(np.zeros_like, factors.rows[mode])
             self._reduce_with_gram(comm, tensors, factors, nothing, mode)
         return factors
@@ -211,8 +223,8 @@ class EmbeddedModes(_Messages):
     def _reduce_with_gram(
         self, comm: Communicator, tensors: PerRank, factors: Factors, products: PerRank, mode: int
     ) -> PerRank:
-        """Reduce the products of a mode to their owners, and the Gram of the mode before it."""
-        before = (mode - 1) % len(factors.rows)
+        """Reduce the products of a mode to their owners, and the Gram of the one updated before."""
+        before = self.updated[self.updated.index(mode) - 1]
         gram = comm.map(owned_gram, factors.rows[before], tensors, mode=before)
         products, factors.grams[before] = reduce_allreduce(comm, self.reduces[mode], products, gram)
         return products
@@ -228,6 +240,7 @@ def _solve(
     products: PerRank,
     mode: int,
     update: Update,
+    last: bool,
 ) -> PerRank:
     """Solve the owned rows of a mode; gives each rank's sums over them."""
     others = [gram for place, gram in enumerate(factors.grams) if place != mode]
@@ -241,7 +254,6 @@ def _solve(
         mode=mode,
         update=update,
     )
-    last = mode == len(factors.rows) - 1
     return comm.map(
         column_sums, factors.rows[mode], products, tensors, *others, mode=mode, last=last
     )

@@ -3,6 +3,8 @@
 nonnegative   True               all modes        ridge   0.1                all modes
               ["user", "month"]  these modes              {"user": 0.5}      others 0
               [True, False]      mode by mode             [0.5, 0.0]         mode by mode
+
+fixed_modes   {"month": factor}  others are updated
 """
 
 from __future__ import annotations
@@ -23,6 +25,16 @@ def place_of_mode(mode: Any, dims: Sequence[str], what: str = "mode") -> int:
     if isinstance(mode, int | np.integer) and not isinstance(mode, bool) and 0 <= mode < len(dims):
         return int(mode)
     raise InputError(f"{what}={mode!r} is unknown; give 0 to {len(dims) - 1} or {tuple(dims)}")
+
+
+def by_place(given: Mapping[Any, Any], dims: Sequence[str], what: str) -> dict[int, Any]:
+    """Of each mode that a dict names what it has for it, by place (InputError for another)."""
+    found = {}
+    for mode, value in given.items():
+        if isinstance(mode, str) and mode not in dims and mode.isdecimal():
+            mode = int(mode)  # settings of a fit are JSON, where a place is text
+        found[place_of_mode(mode, dims, what)] = value
+    return found
 
 
 def nonnegative_modes(nonnegative: Any, dims: Sequence[str]) -> tuple[bool, ...]:
@@ -55,10 +67,8 @@ def ridge_modes(ridge: Any, dims: Sequence[str]) -> tuple[float, ...]:
         return (float(ridge),) * len(dims)
     if isinstance(ridge, Mapping):
         amounts = [0.0] * len(dims)
-        for mode, amount in ridge.items():
-            if isinstance(mode, str) and mode not in dims and mode.isdecimal():
-                mode = int(mode)  # settings of a fit are JSON, where a place is text
-            amounts[place_of_mode(mode, dims, "ridge")] = amount
+        for place, amount in by_place(ridge, dims, "ridge").items():
+            amounts[place] = amount
     else:
         amounts = list(ridge)
         _require_one_a_mode(amounts, dims, "ridge")

@@ -49,10 +49,10 @@ class StoredEntriesModes:
     ) -> tuple[Factors, PerRank]:
         """One iteration over all modes; returns what those of `als` do."""
         factors = factors.copy()
-        for mode in range(len(factors.rows)):
+        for mode in self.modes.updated:
             equations = comm.map(own_equations, tensors, *factors.rows, mode=mode)
             equations = solve_mode(comm, self.modes, tensors, factors, equations, mode, update)
-            last = mode == len(factors.rows) - 1
+            last = mode == self.modes.updated[-1]
             sums = comm.map(sums_of, factors.rows[mode], equations, tensors, mode=mode, last=last)
             sums = self.modes.normalise_and_expand(comm, factors, sums, mode)
         return factors, sums

@@ -19,9 +19,10 @@
 Columns sum to 1, so a column is how the counts of a component are spread over a mode, and λ says
 how many they are. An absent entry is a count of 0: what it adds is x̂ alone, and all x̂ together are
 Σ λ; over all cells Σ z_n is 1. So an iteration sees the nonzeros alone, needs no Gram, and what
-travels is as in ALS. Where absent entries are unknown, x̂ counts at the stored ones alone, zeros
-among them, and their Σ z_n differs from row to row. No multiplication raises the loss. A mode takes
-one step: with several before the next mode more passes led to the same loss.
+travels is as in ALS. Columns of fixed factors are as given: then the product of their sums stands
+for that 1. Where absent entries are unknown, x̂ counts at the stored ones alone, zeros among them,
+and their Σ z_n differs from row to row. No multiplication raises the loss. A mode takes one step:
+with several before the next mode more passes led to the same loss.
 
 An entry of a factor that has come to 0 stays there under multiplication. Where the counts want it
 larger, Φ above 1, it begins again at a hundredth of the mean of its factor.
@@ -37,7 +38,7 @@ Seung, "Algorithms for non-negative matrix factorization", NIPS 2000.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -72,12 +73,15 @@ class CountModes:
         That are known.
     unknown : bool
         Whether these are the stored entries alone, and not all.
+    sums_of_fixed : tuple of float, one a component
+        Product of the column sums of all fixed factors.
     """
 
     modes: Modes
     shape: tuple[int, ...]
     n_cells: float
     unknown: bool = False
+    sums_of_fixed: tuple[float, ...] = ()
 
     def iterate(
         self, comm: Communicator, tensors: PerRank, factors: Factors, update: Update
@@ -91,7 +95,7 @@ class CountModes:
             Σ x̂ over the cells that are known, and Σ x log x̂; equal on all ranks.
         """
         factors = factors.copy()
-        for mode, extent in enumerate(self.shape):
+        for mode in self.modes.updated:
             ratios = comm.map(
                 own_ratios, tensors, factors.weights, *factors.rows,
                 mode=mode, unknown=self.unknown,
@@ -99,7 +103,8 @@ class CountModes:
             ratios = self.modes.reduce_rows(comm, ratios, mode)
             factors.rows[mode] = comm.update(
                 multiply_owned, factors.rows[mode], ratios, factors.weights, tensors,
-                mode=mode, extent=extent, unknown=self.unknown,
+                mode=mode, extent=self.shape[mode], unknown=self.unknown,
+                over_all_cells=self.sums_of_fixed,
             )  # fmt: skip
             sums = comm.map(owned_sums, factors.rows[mode], tensors, mode=mode)
             self.modes.normalise_and_expand(comm, factors, sums, mode)
@@ -107,7 +112,9 @@ class CountModes:
             own_likelihood, tensors, factors.weights, *factors.rows, unknown=self.unknown
         )
         sums = hypercube_allreduce(comm, sums, label="allreduce")
-        return factors, sums if self.unknown else comm.map(sums_of_model, factors.weights, sums)
+        if not self.unknown:
+            sums = comm.map(sums_of_model, factors.weights, sums, over_all_cells=self.sums_of_fixed)
+        return factors, sums
 
     def first_grams(self, comm: Communicator, tensors: PerRank, factors: Factors) -> Factors:
         """None are needed."""
@@ -118,10 +125,13 @@ class CountModes:
         return explained_deviance(sums, of_tensor, self.n_cells)
 
 
-def with_sums_of_1(state: CPState) -> CPState:
-    """A state whose columns sum to 1; their sums go into the weights."""
+def with_sums_of_1(state: CPState, fixed: Collection[int] = ()) -> CPState:
+    """A state whose columns sum to 1, but for those of `fixed` modes; sums go into the weights."""
     weights, factors = state.weights, []
-    for factor in state.factors:
+    for mode, factor in enumerate(state.factors):
+        if mode in fixed:
+            factors.append(factor)
+            continue
         sums = factor.sum(axis=0, dtype=np.float64)
         factors.append((factor / np.where(sums > 0, sums, 1.0)).astype(factor.dtype))
         weights = weights * sums
@@ -228,22 +238,42 @@ def multiply_owned(
     mode: int,
     extent: int,
     unknown: bool,
+    over_all_cells: Sequence[float],
 ) -> NDArray[Any]:
-    """Multiply the owned rows of a factor, of `extent` rows in all, by λ and Φ, in place."""
+    """Multiply the owned rows of a factor of so many rows by λ and Φ / Σ z_n, in place."""
     own = slice(0, tensor.n_owned[mode])
-    rows[own] = multiplied(rows[own] * weights, ratios[own], weights.sum() / extent, unknown)
+    mean = weights.sum() / extent
+    rows[own] = multiplied(rows[own] * weights, ratios[own], mean, unknown, over_all_cells)
     return rows
 
 
 def multiplied(
-    rows: NDArray[np.float64], ratios: NDArray[Any], mean: float, unknown: bool
+    rows: NDArray[np.float64],
+    ratios: NDArray[Any],
+    mean: float,
+    unknown: bool,
+    over_all_cells: Sequence[float] | NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Rows ∗ Φ, or Φ / Σ z_n; `mean` is that of the sums of all rows of the factor."""
+    """Rows ∗ Φ / Σ z_n.
+
+    Parameters
+    ----------
+    rows : float64 ndarray of shape (n, R)
+    ratios : ndarray of shape (n, R), or (n, 2 R) where absent entries are unknown
+        Of `ratios_of`.
+    mean : float
+        That of the sums of all rows of the factor.
+    unknown : bool
+    over_all_cells : sequence of R float
+        Σ z_n where absent entries are 0.
+    """
     mean /= rows.shape[1]
     if unknown:
-        ratios, weighing = np.hsplit(ratios, 2)
-        # of what no entry of a row looks at nothing is known: it is 0
-        ratios = np.divide(ratios, weighing, out=np.zeros_like(ratios), where=weighing > 0)
+        ratios, sums = np.hsplit(ratios, 2)
+    else:
+        sums = np.asarray(over_all_cells, ratios.dtype)
+    # a component that none of these cells has tells nothing of its rows: they are 0
+    ratios = np.divide(ratios, sums, out=np.zeros_like(ratios), where=sums > 0)
     dead = (rows <= _DEAD * mean) & (ratios > 1)
     return np.where(dead, _AGAIN * mean, rows * ratios)
 
@@ -267,10 +297,22 @@ def own_likelihood(
 
 
 def sums_of_model(
-    weights: NDArray[np.float64], logarithms: NDArray[np.float64]
+    weights: NDArray[np.float64],
+    logarithms: NDArray[np.float64],
+    *,
+    over_all_cells: Sequence[float],
 ) -> NDArray[np.float64]:
     """Σ x̂ over all cells, and Σ x log x̂."""
-    return np.array([weights.sum(), logarithms[0]])
+    return np.array([(weights * over_all_cells).sum(), logarithms[0]])
+
+
+def times_column_sums(
+    weights: NDArray[np.float64], factors: Sequence[NDArray[Any]]
+) -> NDArray[np.float64]:
+    """Weights times the column sums of some factors, shape (R,)."""
+    for factor in factors:
+        weights = weights * factor.sum(axis=0, dtype=np.float64)
+    return weights
 
 
 def _layout(tensor: RankTensor) -> TensorLayout:
@@ -283,10 +325,8 @@ def _layout(tensor: RankTensor) -> TensorLayout:
 
 def sum_of_cells(state: CPState, rows: Sequence[NDArray[Any]]) -> float:
     """Σ x̂ over all cells of some rows of each factor."""
-    totals = state.weights
-    for factor, own in zip(state.factors, rows, strict=True):
-        totals = totals * factor[own].sum(axis=0, dtype=np.float64)
-    return float(totals.sum())
+    chosen = [factor[own] for factor, own in zip(state.factors, rows, strict=True)]
+    return float(times_column_sums(state.weights, chosen).sum())
 
 
 def deviance_score(
@@ -320,8 +360,7 @@ def new_count_rows(
     layout : TensorLayout
         Of the new slices.
     factors : sequence of float64 ndarray of shape (I_m, R)
-        Of all modes, their columns of sum 1; that of `mode` says by its length how many slices are
-        new.
+        Of all modes; that of `mode` says by its length how many slices are new.
     mode : int
     unknown : bool
         Whether absent entries are, and not 0.
@@ -329,10 +368,13 @@ def new_count_rows(
     check_counts(layout.values)
     given, rows = list(factors), np.ones_like(factors[mode])
     ones = np.ones(rows.shape[1])
+    others = [factor for m, factor in enumerate(factors) if m != mode]
+    over_all_cells = times_column_sums(ones, others)
     for _ in range(_MOST_STEPS):
         given[mode] = rows
         ratios = ratios_of(layout, mode, given, ones, unknown)
-        rows = multiplied(rows, ratios, rows.sum() / max(len(rows), 1), unknown)
+        mean = rows.sum() / max(len(rows), 1)
+        rows = multiplied(rows, ratios, mean, unknown, over_all_cells)
         change = np.abs(rows - given[mode]).sum(axis=1)
         if not (change > _ENOUGH * rows.sum(axis=1)).any():
             break

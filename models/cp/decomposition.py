@@ -44,7 +44,7 @@ from .steps import gram_of, solve_rows
 
 _FACTOR, _MODES = "factor_", "modes"
 # parameters that answers of a fitted model depend on
-_ANSWERED_BY = ("missing", "loss", "nonnegative", "ridge")
+_ANSWERED_BY = ("missing", "loss", "nonnegative", "ridge", "fixed_modes")
 
 
 class CPModel(ComponentModel):
@@ -54,7 +54,7 @@ class CPModel(ComponentModel):
     ----------
     state_ : CPState
         Set by `fit`.
-    nonnegative, ridge, missing, loss
+    nonnegative, ridge, missing, loss, fixed_modes
         Parameters of the estimator.
     """
 
@@ -63,6 +63,7 @@ class CPModel(ComponentModel):
     ridge: Any
     missing: Missing
     loss: str
+    fixed_modes: Any
 
     @property
     def weights_(self) -> xr.DataArray:

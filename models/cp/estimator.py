@@ -37,7 +37,7 @@ from daskpart.models.base.trainer import Trainer
 from daskpart.partitions import Partition
 
 from .als import Update
-from .by_mode import nonnegative_modes, place_of_mode, ridge_modes
+from .by_mode import by_place, nonnegative_modes, place_of_mode, ridge_modes
 from .counts import check_counts, with_sums_of_1
 from .cut import NAMES, OWNERS
 from .decomposition import CPModel
@@ -46,12 +46,20 @@ from .growing import others_updated, with_new_rows
 from .held_out import with_held_out
 from .layout.layout import MEMORY
 from .logistic import answers_of, check_answers
-from .losses import LOGISTIC, LOSSES, POISSON, SQUARED_ERROR
+from .losses import LOGISTIC, LOSSES, POISSON, SQUARED_ERROR, check_loss
 from .plan import METHODS, CPPlan, PlanSettings, choose, warn_of_little_known
 from .problem import TensorProblem
 from .shuffle import problem_of
-from .starts import INITS, by_name, check_init, check_signs, first_factors
-from .state import CPState
+from .starts import (
+    INITS,
+    by_name,
+    check_fixed,
+    check_init,
+    check_signs,
+    first_factors,
+    fixed_factors,
+)
+from .state import CPState, better
 from .text import CPText
 
 _CHOSEN = "chosen_method"
@@ -115,6 +123,10 @@ class CPDecomposition(CPModel):
     init : {"random", "nvecs"} or list of arrays, default="random"
         Factors to begin from: uniform in [0, 1), leading singular vectors of each unfolding, or
         given, one of shape (I_m, R) a mode. Of DataArrays modes and rows are told by their names.
+    fixed_modes : dict of mode to array, default=None
+        Factors that are known and stay as they are, such as spectra, or last year's users: each of
+        shape (I_m, R), of a DataArray the rows by their labels. All other modes are fitted, and
+        their columns alone have a norm, so λ is of the values as given. Nothing is sent for them.
     n_init : int, default=1
         Random starts; the one with the best fit is kept.
     dtype : {None, "float32", "float64"}, default=None
@@ -146,7 +158,7 @@ class CPDecomposition(CPModel):
     weights_ : xarray.DataArray of float64, shape (R,)
         λ, in the order of the start (pyttb sorts components by them).
     factors_ : list of xarray.DataArray, one a mode, shape (I_m, R)
-        Columns of length 1, of counts of sum 1; also by the name of the mode.
+        Columns of length 1, of counts of sum 1; fixed ones as given. Also by the name of the mode.
     fit_ : float
         1 − ‖X − X̂‖/‖X‖; over the stored entries where others are unknown. Of counts the share of
         the Poisson deviance that is explained, 0 for one number in all cells that are known.
@@ -185,6 +197,7 @@ class CPDecomposition(CPModel):
         "nonnegative": ["boolean", list, tuple, str],
         "ridge": [AT_LEAST_0, dict, list, tuple],
         "init": [StrOptions(set(INITS)), list, tuple],
+        "fixed_modes": [dict, None],
         "n_init": [COUNT],
         "dtype": [StrOptions({"float32", "float64"}), None],
         "memory": [StrOptions(set(MEMORY))],
@@ -193,11 +206,11 @@ class CPDecomposition(CPModel):
     }
     _decide_plan: ClassVar[tuple[str, ...]] = (
         *("n_components", "method", "partitioner", "owners", "dtype", "memory", "alpha_beta"),
-        *("missing", "loss", "validation_fraction"),
+        *("missing", "loss", "fixed_modes", "validation_fraction"),
     )
     _decide_bits: ClassVar[tuple[str, ...]] = (
         *("n_components", "method", "partitioner", "owners", "memory"),
-        *("missing", "loss", "nonnegative", "ridge", "init", "validation_fraction"),
+        *("missing", "loss", "nonnegative", "ridge", "init", "fixed_modes", "validation_fraction"),
     )
     _measures: ClassVar[tuple[Measure, ...]] = (
         Measure("fit", "fit", digits=".6f", step="iteration"),  # late ones differ in the fifth
@@ -213,6 +226,7 @@ class CPDecomposition(CPModel):
     partitioner: Any
     owners: str
     init: Any
+    fixed_modes: Any
     n_init: int
     dtype: str | None
     memory: str
@@ -234,6 +248,7 @@ class CPDecomposition(CPModel):
         nonnegative: Any = False,
         ridge: Any = 0.0,
         init: Any = "random",
+        fixed_modes: dict[Any, Any] | None = None,
         n_init: int = 1,
         dtype: str | None = None,
         memory: str = "fast",
@@ -302,8 +317,8 @@ class CPDecomposition(CPModel):
         mode : int or str, optional
             The mode that grows, by place or by name. The rows of the new slices are solved for, and
             unless absent entries are unknown, or values counts, the other factors move with them,
-            as if the old nonzeros were there (online CP), with `missing`, `loss`, `nonnegative` and
-            `ridge` of the fit. In this process. `fit_` is NaN then, as it would
+            as if the old nonzeros were there (online CP), with `missing`, `loss`, `nonnegative`,
+            `ridge` and `fixed_modes` of the fit. In this process. `fit_` is NaN then, as it would
             need them (`score` gives it), and `history_` begins anew.
         validation, client
             As for `fit`; `validation` is refused with `mode`, as no iteration is done then. Nothing
@@ -339,12 +354,14 @@ class CPDecomposition(CPModel):
         aligned = Aligned(state, entries_of(X, y, fitted.missing))
         rows = self._new_rows(aligned, place)
         counts = fitted.loss == POISSON
-        grown = with_new_rows(state, aligned, place, rows, norm=1 if counts else 2)
+        fixed = by_place(fitted.fixed_modes or {}, state.dims, "fixed_modes")
+        norm = 1 if counts else 2
+        grown = with_new_rows(state, aligned, place, rows, norm=norm, fixed=fixed)
         if fitted.missing == "zero" and not counts:
             signs = nonnegative_modes(fitted.nonnegative, state.dims)
             ridge = ridge_modes(fitted.ridge, state.dims)
-            moved, rows = others_updated(state, aligned, place, rows, signs, ridge)
-            grown = with_new_rows(moved, aligned, place, rows)
+            moved, rows = others_updated(state, aligned, place, rows, signs, ridge, fixed)
+            grown = with_new_rows(moved, aligned, place, rows, fixed=fixed)
         self.state_ = grown
         if hasattr(self, "n_features_in_"):  # of a matrix
             self.n_features_in_ = grown.shape[1]
@@ -353,18 +370,13 @@ class CPDecomposition(CPModel):
     def _check(self) -> None:
         check_partitioner(self.partitioner, NAMES, self.n_ranks)
         check_init(self.init, self.n_components, self.n_init)
+        check_fixed(self.fixed_modes, self.n_components)
         if self.validation_fraction and self.missing == "zero":
             raise InputError(
                 "validation_fraction holds out entries, and missing='zero' takes what is held out "
                 "for 0: give missing='unknown'"
             )
-        if self.loss == POISSON:
-            self._check_counts()
-        if self.loss == LOGISTIC and self.missing == "zero":
-            raise InputError(
-                "loss='logistic' is of stored entries, 1 and 0, and missing='zero' takes all that "
-                "are absent for 0: give missing='unknown'"
-            )
+        check_loss(self.loss, self.missing, self.ridge)
         pair = self.alpha_beta
         if pair is not None and len(pair) != 2:
             raise InputError(
@@ -377,14 +389,6 @@ class CPDecomposition(CPModel):
             raise InputError(
                 f"n_init={self.n_init} begins several times: it goes neither with checkpoint_path "
                 "nor with warm_start"
-            )
-
-    def _check_counts(self) -> None:
-        ridge = self.ridge.values() if isinstance(self.ridge, dict) else np.ravel(self.ridge)
-        if any(ridge):
-            raise InputError(
-                f"ridge={self.ridge!r} is of least squares, and loss='poisson' has no such "
-                "equations: give ridge=0"
             )
 
     def _check_yes_no(self, problem: TensorProblem) -> None:
@@ -426,6 +430,7 @@ class CPDecomposition(CPModel):
         init = by_name(self.init, problem.dims, problem.labels)
         nonnegative_modes(self.nonnegative, problem.dims)
         check_signs(init, self._signs(problem.dims))
+        self._fixed(problem)
         ridge_modes(self.ridge, problem.dims)
         problem = problem.with_validation(validation, share, random_state)
         if self.loss == LOGISTIC and problem.validation is not None:
@@ -462,6 +467,7 @@ class CPDecomposition(CPModel):
             steps=int(self.max_iter) * int(self.n_init),
             transport=transport,
             kept_cut=kept_cut(kept, n_ranks),
+            fixed=tuple(sorted(self._fixed(problem))),
         )
         plan = choose(problem.plan(settings), transport)
         if plan.imbalance_told:
@@ -483,10 +489,14 @@ class CPDecomposition(CPModel):
             start=start,
             nonnegative=self._signs(problem.dims),
         )
-        typed: list[Any] = [factor.astype(self._dtype(problem)) for factor in factors]
+        fixed = self._fixed(problem)
+        typed: list[Any] = [
+            fixed.get(place, factor).astype(self._dtype(problem))
+            for place, factor in enumerate(factors)
+        ]
         weights, labels = np.ones(self.n_components), dict(problem.labels)
         state = CPState(weights, typed, tuple(problem.dims), labels)
-        return with_sums_of_1(state) if self.loss == POISSON else state
+        return with_sums_of_1(state, fixed) if self.loss == POISSON else state
 
     def _going_on(self, state: CPState, problem: TensorProblem) -> CPState:
         check_components(state, self.n_components)
@@ -497,15 +507,25 @@ class CPDecomposition(CPModel):
                 f"the last fit had loss={before!r}, and loss={self.loss!r} cannot go on from its "
                 "values, which are of another kind: fit with warm_start=False"
             )
-        if self.loss == POISSON and state.settings.get("loss") != POISSON:
+        fixed = self._fixed(problem)
+        stayed = by_place(state.settings.get("fixed_modes") or {}, state.dims, "fixed_modes")
+        if self.loss == POISSON and (
+            state.settings.get("loss") != POISSON or {*stayed} != {*fixed}
+        ):
             if any((factor < 0).any() for factor in state.factors):
                 raise InputError(
                     "the factors to go on from hold negative values, and loss='poisson' takes "
                     "none: fit anew, or go on from a nonnegative fit"
                 )
-            state = with_sums_of_1(state)
-        dtype = self._dtype(problem)
-        return replace(state, factors=[factor.astype(dtype) for factor in state.factors])
+            state = with_sums_of_1(state, fixed)
+        dtype, factors = self._dtype(problem), enumerate(state.factors)
+        typed = [fixed.get(place, factor).astype(dtype) for place, factor in factors]
+        return replace(state, factors=typed)
+
+    def _fixed(self, problem: TensorProblem) -> dict[int, Any]:
+        """The factors that stay, by the place of their mode."""
+        signs = self._signs(problem.dims)
+        return fixed_factors(self.fixed_modes, problem.dims, problem.labels, problem.shape, signs)
 
     def _dtype(self, problem: TensorProblem) -> str:
         return self.dtype or problem.dtype
@@ -550,7 +570,7 @@ class CPDecomposition(CPModel):
                 enough.reached(rows[-1]) or trainer.ran_out
             ):
                 rows = trainer.run(self.max_iter)
-            trainer.earlier = _better(trainer.state(), trainer.earlier)
+            trainer.earlier = better(trainer.state(), trainer.earlier)
         if trainer.earlier is not None:
             trainer.begin_again(start)
         self._run_steps(trainer, epochs)
@@ -558,7 +578,7 @@ class CPDecomposition(CPModel):
         return self._best_kept(trainer)
 
     def _best_kept(self, trainer: Trainer) -> State:
-        return _better(trainer.kept, trainer.earlier)
+        return better(trainer.kept, trainer.earlier)
 
     def _keep_more(self, problem: TensorProblem, plan: CPPlan) -> None:
         self.method_ = plan.method
@@ -569,16 +589,3 @@ class CPDecomposition(CPModel):
                 DaskpartWarning,
                 stacklevel=4,
             )
-
-
-def _better(state: Any, other: Any) -> Any:
-    """Of two states the better one; the other one where they are equal."""
-    return state if other is None or _merit(state) > _merit(other) else other
-
-
-def _merit(state: Any) -> float:
-    """How well a state fits: what it is judged by, where a best step was looked for."""
-    if state.best_epoch is None:
-        return state.fit
-    (best,) = (row for row in state.history if row["epoch"] == state.best_epoch)
-    return -best["validation_loss" if "validation_loss" in best else "validation_rmse"]

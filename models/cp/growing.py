@@ -20,7 +20,7 @@ tensors", KDD 2016, §4.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -37,7 +37,13 @@ from .steps import gram_of, normalise_columns, solve_rows
 
 
 def with_new_rows(
-    state: CPState, aligned: Aligned, place: int, rows: NDArray, *, norm: int = 2
+    state: CPState,
+    aligned: Aligned,
+    place: int,
+    rows: NDArray,
+    *,
+    norm: int = 2,
+    fixed: Collection[int] = (),
 ) -> CPState:
     """A state with more rows in one mode.
 
@@ -52,6 +58,8 @@ def with_new_rows(
         With the weights in them.
     norm : int
         Columns of the factor have length 1, or with 1 sum to 1.
+    fixed : collection of int
+        Modes whose old rows keep their values.
 
     Raises
     ------
@@ -68,9 +76,10 @@ def with_new_rows(
     elif aligned.labels(place) is not None:
         raise InputError(f"the new slices have {dim} labels, those of the fit have none")
     grown = replace(state, factors=factors, labels=labels, fit=float("nan"), history=[])
-    norms = np.linalg.norm(factors[place].astype(np.float64), ord=norm, axis=0)
-    normalise_columns(factors[place], norms)
-    grown.weights = state.weights * norms
+    if place not in fixed:
+        norms = np.linalg.norm(factors[place].astype(np.float64), ord=norm, axis=0)
+        normalise_columns(factors[place], norms)
+        grown.weights = state.weights * norms
     return grown
 
 
@@ -81,12 +90,14 @@ def others_updated(
     rows: NDArray,
     nonnegative: Sequence[bool],
     ridge: Sequence[float],
+    fixed: Collection[int] = (),
 ) -> tuple[CPState, NDArray]:
     """The state before it grows, with the factors of all other modes moved by the new slices.
 
     And the new rows for it: these factors are normalised, so rows take their norms.
 
-    Parameters are those of `with_new_rows`; `nonnegative` and `ridge` say it of each mode.
+    Parameters are those of `with_new_rows`; `nonnegative` and `ridge` say it of each mode. Those of
+    `fixed` modes do not move.
     """
     tensor = aligned.tensor
     modes = range(len(state.dims))
@@ -98,7 +109,7 @@ def others_updated(
     old_grams = [gram_of(factor) for factor in old]
     factors = [rows if m == place else old[m].copy() for m in modes]
     for mode in modes:
-        if mode == place:
+        if mode == place or mode in fixed:
             continue
         before = product_of_grams(*[old_grams[m] for m in modes if m != mode])
         # the ridge of a fit is on rows that hold the weights; here those of `place` hold them
@@ -111,9 +122,14 @@ def others_updated(
         )  # fmt: skip
     factors[place] = old[place]
     norms = np.array([np.linalg.norm(factor, axis=0) for factor in factors])
+    norms[[mode for mode in fixed if mode != place]] = 1.0
+    if place in fixed:
+        norms[place] = state.weights
     for factor, of_columns in zip(factors, norms, strict=True):
         normalise_columns(factor, of_columns)
     typed = [new.astype(own.dtype) for new, own in zip(factors, state.factors, strict=True)]
+    for mode in fixed:  # to the last bit
+        typed[mode] = state.factors[mode]
     moved = replace(state, weights=norms.prod(axis=0), factors=typed)
     return moved, rows * np.delete(norms, place, axis=0).prod(axis=0)
 

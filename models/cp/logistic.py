@@ -77,7 +77,7 @@ class LogisticModes:
             The loss, without the ridge; equal on all ranks.
         """
         factors = factors.copy()
-        for mode in range(len(factors.rows)):
+        for mode in self.modes.updated:
             equations = comm.map(
                 own_equations, tensors, factors.weights, *factors.rows,
                 mode=mode, intercept=self.intercept,

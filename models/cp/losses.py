@@ -59,6 +59,20 @@ class Loss:
     intercept: Callable[[Sequence[float]], float] | None = None
 
 
+def check_loss(loss: str, missing: str, ridge: Any) -> None:
+    """Refuse what a loss has no equations for, or cannot tell apart (InputError)."""
+    if loss == LOGISTIC and missing == "zero":
+        raise InputError(
+            "loss='logistic' is of stored entries, 1 and 0, and missing='zero' takes all that "
+            "are absent for 0: give missing='unknown'"
+        )
+    if loss == POISSON and any(ridge.values() if isinstance(ridge, dict) else np.ravel(ridge)):
+        raise InputError(
+            f"ridge={ridge!r} is of least squares, and loss='poisson' has no such equations: give "
+            "ridge=0"
+        )
+
+
 def check_norm(of_tensor: Sequence[float], n_cells: float) -> None:
     """Refuse values whose squares are out of range (InputError)."""
     (squared,) = of_tensor

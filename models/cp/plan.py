@@ -28,6 +28,7 @@ from daskpart.collectives import (
     hypercube_allreduce_plan,
     rows_for_payload,
 )
+from daskpart.collectives.plan import Round
 from daskpart.connectivity import Connectivity
 from daskpart.containers.numbering import Numbering, number_owned
 from daskpart.containers.tensor import LabelledTensor
@@ -63,7 +64,7 @@ class PlanSettings:
     """What decides a plan; see `CPDecomposition` for the meaning of each.
 
     For ``partitioner="auto"`` also how many iterations are run, over what transport, and what it
-    came to when the fit began.
+    came to when the fit began. `fixed` are the places of the modes that keep their factors.
     """
 
     n_ranks: int
@@ -80,6 +81,7 @@ class PlanSettings:
     steps: int = 1
     transport: str = "local"
     kept_cut: str | None = None
+    fixed: tuple[int, ...] = ()
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -143,7 +145,7 @@ class CPPlan(FitPlan):
     connectivities : tuple of Connectivity
         Of each mode, with owners.
     reduces, expands : tuple of Plan
-        Of each mode.
+        Of each mode; of fixed ones nothing is sent.
     choice : PlanSettings
     dims : tuple of str
         Names of the modes.
@@ -170,6 +172,11 @@ class CPPlan(FitPlan):
     def n_modes(self) -> int:
         """M."""
         return len(self.connectivities)
+
+    @property
+    def updated(self) -> list[int]:
+        """The modes that are not fixed."""
+        return [mode for mode in range(self.n_modes) if mode not in self.choice.fixed]
 
     @cached_property
     def numberings(self) -> list[Numbering]:
@@ -233,7 +240,7 @@ class CPPlan(FitPlan):
         """Bytes of the allreduces of an iteration that are not the payload of rows."""
         choice = self.choice
         of_mode = [choice.sum_bytes, *([choice.gram_bytes] if choice.has_grams else [])]
-        sizes = self.n_modes * of_mode if self.method == "p2p" else []  # else payload of rows
+        sizes = len(self.updated) * of_mode if self.method == "p2p" else []  # else payload of rows
         return [*sizes, *([choice.loss_bytes] if choice.loss_bytes else [])]
 
     @property
@@ -252,7 +259,7 @@ class CPPlan(FitPlan):
     @property
     def owned(self) -> NDArray[np.int64]:
         """Factor rows of all modes that each rank solves for."""
-        return np.sum([numbering.sizes[:, 0] for numbering in self.numberings], axis=0)
+        return np.sum([self.numberings[mode].sizes[:, 0] for mode in self.updated], axis=0)
 
     def memory(self) -> dict[str, NDArray[np.int64]]:
         """Bytes that each rank will hold: its nonzeros as laid out, at most, and factor rows."""
@@ -272,7 +279,8 @@ class CPPlan(FitPlan):
         if self.held_out is not None:
             held["held out"] = np.array([bytes_of(own) for own in self.held_out.of_ranks])
             if self.held_out.keeps_best:
-                held["best iteration"] = choice.row_bytes * self.owned + 8 * choice.n_components
+                kept = sum(numbering.sizes[:, 0] for numbering in self.numberings)
+                held["best iteration"] = choice.row_bytes * kept + 8 * choice.n_components
         if made := OF_LOSS[choice.loss].made:
             held[made] = OF_LOSS[choice.loss].n_made * choice.itemsize * self.nonzeros
         return held
@@ -329,11 +337,13 @@ def warn_of_little_known(plan: CPPlan, ridge: Sequence[float]) -> None:
     """Warn of indices without entries, and of a ridge that weighs more than the entries.
 
     Columns of the other factors have length 1, so the diagonals of N, of all rows of a mode, are in
-    the mean the share of cells that are stored; of yes and no at most a quarter of it.
+    the mean the share of cells that are stored; of yes and no at most a quarter of it. Fixed ones
+    may have any length: then nothing is said of the ridge.
     """
     logistic = plan.choice.loss == LOGISTIC
     predicted, weight = ("the share of yes", 0.25) if logistic else ("0", 1.0)
-    for dim, connectivity in zip(plan.dims, plan.connectivities, strict=True):
+    for mode in plan.updated:
+        dim, connectivity = plan.dims[mode], plan.connectivities[mode]
         n_empty = int(np.count_nonzero(np.diff(connectivity.pointer) == 0))
         if n_empty:
             warnings.warn(
@@ -344,7 +354,7 @@ def warn_of_little_known(plan: CPPlan, ridge: Sequence[float]) -> None:
             )
     n_cells = np.prod([float(connectivity.n_items) for connectivity in plan.connectivities])
     share = weight * plan.nonzeros.sum() / n_cells
-    if max(ridge) > share:
+    if max(ridge) > share and not plan.choice.fixed:
         warnings.warn(
             f"ridge={max(ridge):g} outweighs the entries: factors are normalised, and few cells "
             f"are stored, so these weigh {share:.1g} in the mean; give a ridge far below that",
@@ -419,7 +429,12 @@ def plan_method(
     """Owners and messages of one method, from which rank touches which row."""
     method = settings.method
     modes = owned(connectivities, settings.owners, method, settings.random_state)
-    direct = [expand_plan(mode) for mode in modes]
+    nothing = Round.from_transfers(settings.n_ranks, *3 * [np.empty(0, np.int64)])
+    is_fixed = [mode in settings.fixed for mode in range(len(modes))]
+    direct = [
+        Plan("expand", mode.n_items, (nothing,)) if fixed else expand_plan(mode)
+        for mode, fixed in zip(modes, is_fixed, strict=True)
+    ]
     if method == "p2p":
         expands: list[Plan] = direct
         reduces: list[Plan] = [plan.reversed() for plan in direct]
@@ -428,8 +443,14 @@ def plan_method(
         norms = rows_for_payload(settings.sum_bytes, settings.row_bytes)
         gram = rows_for_payload(settings.gram_bytes, settings.row_bytes)
         gram = gram if settings.has_grams else 0
-        expands = [embed(plan, aware=aware, payload_rows=norms) for plan in direct]
-        reduces = [embed(plan, aware=aware, payload_rows=gram).reversed() for plan in direct]
+        expands, reduces = (
+            [
+                plan if fixed else embed(plan, aware=aware, payload_rows=payload)
+                for plan, fixed in zip(direct, is_fixed, strict=True)
+            ]
+            for payload in (norms, gram)
+        )
+        reduces = [plan.reversed() for plan in reduces]
     return CPPlan(
         n_ranks=settings.n_ranks,
         random_state=settings.random_state,
@@ -469,7 +490,12 @@ def _weighed(
         return found
 
     def nbytes(found: NonzeroCut) -> float:
-        return float(row_bytes * sum(c.connectivity_minus_one() for c in found.connectivities))
+        moved = (
+            connectivity.connectivity_minus_one()
+            for mode, connectivity in enumerate(found.connectivities)
+            if mode not in settings.fixed
+        )
+        return float(row_bytes * sum(moved))
 
     # a medium grain has about as many pins as there are nonzeros
     cuts = Cuts(make, nbytes, lambda: tensor.nnz)

@@ -3,6 +3,7 @@
     random     uniform in [0, 1), drawn for the whole factor: the same under every partition
     nvecs      leading left singular vectors of X_(m), the tensor unfolded along mode m
     factors    one array a mode
+    fixed      an array of some modes, which they keep
 
 Columns that a mode is too short for (R > I_m) are drawn under "nvecs" too.
 """
@@ -23,6 +24,8 @@ from daskpart.containers.tensor import LabelledTensor
 from daskpart.errors import InputError
 from daskpart.models.base.labels import LabelIndex
 
+from .by_mode import by_place
+
 INITS = ("random", "nvecs")
 _DENSE_GRAM = 1000  # a mode up to this length: all eigenvectors of a dense matrix
 
@@ -38,20 +41,69 @@ def check_init(init: Any, n_components: int, n_init: int) -> None:
         raise InputError(f"init is a {type(init).__name__}; give a list with one factor a mode")
     else:
         for mode, factor in enumerate(init):
-            _check_factor(as_array(factor, f"numbers of init[{mode}]"), mode, n_components)
+            _check_factor(factor, f"init[{mode}]", n_components)
     if n_init > 1 and not (isinstance(init, str) and init == "random"):
         raise InputError(f"n_init={n_init} needs init='random': any other start is always the same")
 
 
-def _check_factor(factor: NDArray[Any], mode: int, n_components: int) -> None:
+def _check_factor(given: Any, what: str, n_components: int) -> None:
+    factor = as_array(given, f"numbers of {what}")
     if factor.ndim != 2 or factor.shape[1] != n_components or factor.dtype.kind not in "fiu":
         raise InputError(
-            f"init[{mode}] has shape {factor.shape} and type {factor.dtype}; "
+            f"{what} has shape {factor.shape} and type {factor.dtype}; "
             f"n_components={n_components} needs numbers of shape (indices of the mode, "
             f"{n_components})"
         )
     if not np.isfinite(factor).all():
-        raise InputError(f"init[{mode}] holds NaN or infinite values")
+        raise InputError(f"{what} holds NaN or infinite values")
+
+
+def check_fixed(fixed_modes: Mapping[Any, Any] | None, n_components: int) -> None:
+    """Refuse factors that cannot be kept, as far as it shows without the tensor (InputError)."""
+    for mode, factor in (fixed_modes or {}).items():
+        _check_factor(factor, f"fixed_modes[{mode!r}]", n_components)
+
+
+def fixed_factors(
+    fixed_modes: Mapping[Any, Any] | None,
+    dims: Sequence[str],
+    labels: Mapping[str, NDArray[Any]],
+    shape: Sequence[int],
+    nonnegative: Sequence[bool],
+) -> dict[int, NDArray[np.float64]]:
+    """The factors that some modes keep, by place, their rows in the order of a tensor.
+
+    Parameters
+    ----------
+    fixed_modes : mapping of mode to array, or None
+        As `check_fixed` let it pass; of DataArrays rows are told by their labels.
+    dims, labels, shape
+        Of the tensor.
+    nonnegative : sequence of bool, one a mode
+
+    Raises
+    ------
+    InputError
+        For unknown modes, all of them, factors of another length or without a label of the
+        tensor's, and negative values where there may be none.
+    """
+    found = {}
+    for place, given in by_place(fixed_modes or {}, dims, "fixed_modes").items():
+        dim, what = dims[place], f"fixed_modes[{dims[place]!r}]"
+        if is_a(given, "xarray", "DataArray") and dim in given.dims:
+            given = _rows_by_name(given.transpose(dim, ...), dim, labels.get(dim), what)
+        factor = np.array(given, np.float64)
+        if len(factor) != shape[place]:
+            raise InputError(
+                f"{what} has {len(factor)} rows, and the tensor {shape[place]} indices of {dim}: "
+                "give a row for each, or a DataArray with their labels"
+            )
+        if nonnegative[place] and np.min(factor, initial=0) < 0:
+            raise InputError(f"{what} holds negative values, and this mode is nonnegative")
+        found[place] = factor
+    if len(found) == len(dims):
+        raise InputError(f"fixed_modes has all modes, {', '.join(dims)}: leave one to be fitted")
+    return found
 
 
 def by_name(init: Any, dims: Sequence[str], labels: Mapping[str, NDArray[Any]]) -> Any:
@@ -67,16 +119,17 @@ def by_name(init: Any, dims: Sequence[str], labels: Mapping[str, NDArray[Any]]) 
     factors = {str(dim): each for each in init for dim in each.dims if dim in dims}
     if len(init) != len(dims) or set(factors) != {*dims}:
         return init
-    return [_rows_by_name(factors[dim].transpose(dim, ...), dim, labels.get(dim)) for dim in dims]
+    turned = {dim: factors[dim].transpose(dim, ...) for dim in dims}
+    return [_rows_by_name(turned[dim], dim, labels.get(dim), "init") for dim in dims]
 
 
-def _rows_by_name(factor: Any, dim: str, wanted: NDArray[Any] | None) -> Any:
+def _rows_by_name(factor: Any, dim: str, wanted: NDArray[Any] | None, what: str) -> Any:
     if wanted is None or dim not in factor.coords:
         return factor
     rows = LabelIndex(factor[dim].to_numpy(), len(factor), dim).find(wanted)
     if (rows < 0).any():
         lacking = wanted[rows < 0].tolist()[0]
-        raise InputError(f"the factor of {dim} in init has no row for {lacking!r} of the tensor")
+        raise InputError(f"the factor of {dim} in {what} has no row for {lacking!r} of the tensor")
     return factor[rows]
 
 

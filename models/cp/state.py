@@ -65,3 +65,16 @@ class CPState(State):
     def n_components(self) -> int:
         """R, number of components."""
         return int(self.weights.size)
+
+
+def better(state: Any, other: Any) -> Any:
+    """Of two states the better one; the other one where they are equal."""
+    return state if other is None or _merit(state) > _merit(other) else other
+
+
+def _merit(state: Any) -> float:
+    """How well a state fits: what it is judged by, where a best step was looked for."""
+    if state.best_epoch is None:
+        return state.fit
+    (best,) = (row for row in state.history if row["epoch"] == state.best_epoch)
+    return -best["validation_loss" if "validation_loss" in best else "validation_rmse"]

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from daskpart.collectives import (
     Communicator,
-    EmbeddedPlan,
     PerRank,
     PreparedPlan,
     allreduce,
@@ -31,7 +30,7 @@ from daskpart.models.base.text import Step, Text
 
 from .als import EmbeddedModes, Factors, Modes, PointToPointModes, Update
 from .completion import StoredEntriesModes, warm_up_equations
-from .counts import CountModes, counts_of
+from .counts import CountModes, counts_of, times_column_sums
 from .held_out import prepared as prepared_entries
 from .held_out import validated
 from .kernels.normal_equations import equations_bytes
@@ -121,6 +120,11 @@ class CPText(Text):
                 self._intercept = state.intercept
             modes = replace(self.fixed[1], intercept=self._intercept)
             self.fixed = (self.fixed[0], modes, self.fixed[2])
+        if isinstance(self.fixed[1], CountModes):
+            fixed = [state.factors[mode] for mode in plan.choice.fixed]
+            sums = times_column_sums(np.ones(state.n_components), fixed)
+            counting = replace(self.fixed[1], sums_of_fixed=tuple(sums.tolist()))
+            self.fixed = (self.fixed[0], counting, self.fixed[2])
         both = zip(state.dims, plan.numberings, strict=True)
         held = {dim: numbering.of_ranks() for dim, numbering in both}
         of_best = None
@@ -166,17 +170,19 @@ def prepared(
     comm: Communicator, plan: CPPlan, ids: list[PerRank], shape: tuple[int, ...]
 ) -> Iteration:
     """An iteration and the messages of each mode, ready to run."""
-    made = EmbeddedModes if isinstance(plan.expands[0], EmbeddedPlan) else PointToPointModes
+    made = PointToPointModes if plan.method == "p2p" else EmbeddedModes
     reduces, expands = (
         [comm.prepare(each, held) for each, held in zip(plans, ids, strict=True)]
         for plans in (plan.reduces, plan.expands)
     )
     if plan.choice.loss == POISSON:
         unknown = plan.choice.missing == "unknown"
-        return CountModes(made(reduces, expands, counts_of), shape, plan.n_cells, unknown)
+        return CountModes(
+            made(reduces, expands, plan.updated, counts_of), shape, plan.n_cells, unknown
+        )
     if plan.choice.loss == LOGISTIC:
-        return LogisticModes(made(reduces, expands, np.sqrt))
-    modes = made(reduces, expands)
+        return LogisticModes(made(reduces, expands, plan.updated, np.sqrt))
+    modes = made(reduces, expands, plan.updated)
     return StoredEntriesModes(modes) if plan.choice.missing == "unknown" else modes
 
 

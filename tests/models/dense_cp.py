@@ -7,12 +7,12 @@ import numpy as np
 _LETTERS = "abcdefgh"
 
 
-def dense_cp(array, factors, n_iterations, ridge=0.0):
-    """Factors, weights and the fit after each iteration, from given factors."""
+def dense_cp(array, factors, n_iterations, ridge=0.0, fixed=()):
+    """Factors, weights and the fit after each iteration, from given factors; `fixed` ones stay."""
     n_modes, norm = array.ndim, np.linalg.norm(array)
     factors, fits = [factor.copy() for factor in factors], []
     for _ in range(n_iterations):
-        for mode in range(n_modes):
+        for mode in (m for m in range(n_modes) if m not in fixed):
             others = [k for k in range(n_modes) if k != mode]
             system = np.prod([factors[k].T @ factors[k] for k in others], axis=0)
             system += ridge * np.eye(len(system))
