@@ -402,7 +402,7 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
             if kept.settings["n_ranks"] != plan.n_ranks:
                 start = self._in_another_fit(start, settings)
             return replace(start, settings=settings), max(n_steps, kept.epoch)
-        if (one_step or self.warm_start) and hasattr(self, "state_"):
+        if self._goes_on(one_step):
             last = self._of_today(self.state_)
             start = last.at_last().watched_in(settings, self.patience)
             start = self._going_on(start, problem)
@@ -411,6 +411,10 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
         else:
             start = self._first_state(problem, plan)
         return replace(start, settings=settings), start.epoch + n_steps
+
+    def _goes_on(self, one_step: bool) -> bool:
+        """Whether a fit begins at the state of the last one."""
+        return (one_step or self.warm_start) and hasattr(self, "state_")
 
     def _best_kept(self, trainer: Trainer) -> State:
         """What is kept of a fit that did not end well."""
@@ -470,8 +474,8 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
     def _check_checkpoints(self, one_step: bool = False) -> None:
         """Refuse checkpoints of another fit before anything is read or planned (InputError)."""
         if self.checkpoint_path is not None and (one_step or not self.resume):
-            goes_on = (one_step or self.warm_start) and hasattr(self, "state_")
-            self._checkpoints().check_free(self.state_.at_last().epoch if goes_on else 0)
+            done = self.state_.at_last().epoch if self._goes_on(one_step) else 0
+            self._checkpoints().check_free(done)
 
     def _planned(
         self, problem: Any, seed: int, transport: str | None, client: Any, kept: Any

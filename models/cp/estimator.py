@@ -45,7 +45,7 @@ from .entries import Aligned, entries_of
 from .growing import others_updated, with_new_rows
 from .held_out import with_held_out
 from .layout.layout import MEMORY
-from .logistic import answers_of, check_answers
+from .logistic import answers_of, log_odds
 from .losses import LOGISTIC, LOSSES, POISSON, SQUARED_ERROR, check_loss
 from .plan import METHODS, CPPlan, PlanSettings, choose, warn_of_little_known
 from .problem import TensorProblem
@@ -310,8 +310,9 @@ class CPDecomposition(CPModel):
         Parameters
         ----------
         X : container
-            With the modes and labels of the first fit. With `mode`: the new slices alone, which
-            have the indices of the fit along all other modes.
+            With the modes and labels of the first fit. Of yes and no it may be of one of them, as
+            the first may not: `fit_` is NaN then, a share of no deviance. With `mode`: the new
+            slices alone, which have the indices of the fit along all other modes.
         y : array of shape (n,), optional
             As for `fit`.
         mode : int or str, optional
@@ -391,9 +392,11 @@ class CPDecomposition(CPModel):
                 "nor with warm_start"
             )
 
-    def _check_yes_no(self, problem: TensorProblem) -> None:
+    def _check_yes_no(self, problem: TensorProblem, is_first: bool) -> None:
         if problem.tensor is not None:
-            check_answers(answers_of(problem.tensor.values).tolist())
+            answers = answers_of(problem.tensor.values).tolist()
+            if is_first:  # refuses before anything is cut
+                log_odds(answers)
         if all(self._signs(problem.dims)):
             raise InputError(
                 "nonnegative=True leaves no probability below the share of yes under "
@@ -426,7 +429,7 @@ class CPDecomposition(CPModel):
         if self.loss == POISSON and problem.tensor is not None:
             check_counts(problem.tensor.values)
         if self.loss == LOGISTIC:
-            self._check_yes_no(problem)
+            self._check_yes_no(problem, not self._goes_on(data.get("one_step", False)))
         init = by_name(self.init, problem.dims, problem.labels)
         nonnegative_modes(self.nonnegative, problem.dims)
         check_signs(init, self._signs(problem.dims))

@@ -123,17 +123,23 @@ def _refuse_two_numbers(zeros: float, minus: float) -> None:
 
 
 def check_answers(of_tensor: Sequence[float]) -> None:
-    """Refuse the `answers_of` all ranks that are all yes or all no, or no in two ways."""
+    """Refuse the `answers_of` all ranks where no is said in two ways (InputError)."""
     _refuse_two_numbers(*of_tensor[1:])
+
+
+def log_odds(of_tensor: Sequence[float]) -> float:
+    """c, of the share of yes, by `answers_of`.
+
+    Raises
+    ------
+    InputError
+        Where all are yes, or all no.
+    """
     if only := _only_answer(of_tensor):
         raise InputError(
             f"all stored entries say {only}, and loss='logistic' tells one from the other: store "
             "both, a no as 0 or −1 (what is not stored is unknown)"
         )
-
-
-def log_odds(of_tensor: Sequence[float]) -> float:
-    """c, of the share of yes, by `answers_of`."""
     return float(np.log(of_tensor[0] / (of_tensor[1] + of_tensor[2])))
 
 
@@ -144,8 +150,10 @@ def _only_answer(of_tensor: Sequence[float]) -> str:
 
 
 def explained_deviance(loss: float, of_tensor: Sequence[float]) -> float:
-    """1 − loss / loss of the share of yes, by `answers_of`."""
+    """1 − loss / loss of the share of yes, by `answers_of`; NaN where all say the same."""
     yes, no = of_tensor[0], of_tensor[1] + of_tensor[2]
+    if not (yes and no):
+        return float("nan")
     null = xlogy(yes + no, yes + no) - xlogy(yes, yes) - xlogy(no, no)
     return float(1.0 - loss / null)
 

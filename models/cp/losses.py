@@ -47,7 +47,8 @@ class Loss:
     made, n_made : str, int
         What is made of each value while a mode is updated, and of how many numbers.
     intercept : callable or None
-        ``intercept(sums)``: what a decomposition adds to. None: to 0.
+        ``intercept(sums)``: what a decomposition adds to (InputError where that is infinite). Asked
+        of a first fit alone, as others go on from theirs. None: to 0.
     """
 
     own_sums: Callable[[RankTensor], NDArray[np.float64]]

@@ -96,7 +96,7 @@ class CPText(Text):
             sums=self._loss.own_sums,
         )
         self._loss.check(of_tensor, plan.n_cells)
-        self._intercept = self._loss.intercept(of_tensor) if self._loss.intercept else 0.0
+        self._intercept = 0.0
         held_out, n_held_out = None, 0
         if plan.held_out is not None:
             held_out = prepared_entries(comm, plan)
@@ -116,8 +116,10 @@ class CPText(Text):
         """Hand out the factors of a state, and add up their Grams."""
         comm, plan = self.session, self._plan
         if isinstance(self.fixed[1], LogisticModes):
-            if state.epoch:  # what its factors add to
-                self._intercept = state.intercept
+            assert self._loss.intercept is not None
+            first = not state.epoch  # else what its factors add to
+            of_tensor = self.static["of_tensor"]
+            self._intercept = self._loss.intercept(of_tensor) if first else state.intercept
             modes = replace(self.fixed[1], intercept=self._intercept)
             self.fixed = (self.fixed[0], modes, self.fixed[2])
         if isinstance(self.fixed[1], CountModes):

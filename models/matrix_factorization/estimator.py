@@ -390,10 +390,9 @@ class MatrixFactorization(Recommender):
             weights = None if ratings.weights is None else joined(ratings.weights, before)
             matrix = joined(ratings.matrix, before)
             ratings = Ratings(matrix, None, self.seen_, before.shape, weights)
-        if kind == "answers" and ratings.in_memory and before is None and not self.warm_start:
-            log_odds(
-                float(ratings.matrix.values.mean(dtype=np.float64))
-            )  # refuses before anything is cut
+        is_first = not self._goes_on(data.get("one_step", False))
+        if kind == "answers" and ratings.in_memory and is_first:  # refuses before anything is cut
+            log_odds(float(ratings.matrix.values.mean(dtype=np.float64)))
         return self._held_out(ratings, data, random_state, kind=kind)
 
     def _make_plan(

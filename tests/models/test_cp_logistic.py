@@ -317,6 +317,42 @@ def test_a_batch_adds_to_what_the_factors_add_to():
     assert fitted.score(batch) > model(max_iter=20).fit(tensor).score(batch)
 
 
+@pytest.mark.parametrize("answer", [1.0, 0.0])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_batch_may_be_one_sided_and_a_first_fit_may_not(method, answer):
+    tensor, _ = drawn(3)
+    own = tensor.data == answer
+    batch = sparse.COO(tensor.coords[:, own], tensor.data[own], shape=tensor.shape)
+    words = "all stored entries say " + ("yes" if answer else "no")
+    for first in (model(method=method).fit, model(warm_start=True).fit, model().partial_fit):
+        with pytest.raises(InputError, match=words):
+            first(batch)
+    fitted = model(method=method, max_iter=20).fit(tensor)
+    before, intercept = fitted.predict(batch.coords.T), fitted.intercept_
+    fitted.partial_fit(batch)
+    assert fitted.intercept_ == intercept and np.isnan(fitted.fit_)
+    assert log_loss(batch.data, fitted.predict(batch.coords.T), labels=[0, 1]) < log_loss(
+        batch.data, before, labels=[0, 1]
+    )
+    assert fitted.state_.is_finite() and fitted.comm_report_.matches
+    assert fitted.partial_fit(tensor).fit_ == pytest.approx(fitted.score(tensor), abs=1e-9)
+    again = model(max_iter=2, warm_start=True, tol=1e-5).fit(tensor)
+    assert again.fit(batch).n_iter_ == 4
+
+
+@pytest.mark.cluster
+def test_a_lazy_batch_may_be_one_sided(client):
+    import dask.array as da
+
+    tensor, _ = drawn(3)
+    yes = sparse.COO(tensor.coords[:, tensor.data > 0], 1.0, shape=tensor.shape)
+    lazy, batch = (da.from_array(each, chunks=(10, 15, 5)).persist() for each in (tensor, yes))
+    with pytest.raises(InputError, match="all stored entries say yes"):
+        model(2, transport="dask").fit(batch)
+    fitted = model(2, transport="dask").fit(lazy)
+    assert np.isnan(fitted.partial_fit(batch).fit_)
+
+
 def test_a_large_ridge_leaves_the_share_of_yes():
     tensor, _ = drawn(3)
     with pytest.warns(DaskpartWarning, match="outweighs"):
