@@ -130,7 +130,15 @@ class Recommender(FactorModel):
             ". recommend_new takes what they have now",
         )  # fmt: skip
 
-    def recommend_new(self, X_new: Any, n: int = 10, exclude_seen: bool = True) -> pd.DataFrame:
+    def recommend_new(
+        self,
+        X_new: Any,
+        n: int = 10,
+        exclude_seen: bool = True,
+        *,
+        items: Any = None,
+        exclude: Any = None,
+    ) -> pd.DataFrame:
         """The best `n` items for users that were not in the fit, from their ratings alone.
 
         Parameters
@@ -140,6 +148,8 @@ class Recommender(FactorModel):
         n : int, default=10
         exclude_seen : bool, default=True
             Leave out the items rated in `X_new`.
+        items, exclude : list of labels, optional
+            The only items to recommend; items not to. Such as columns that are features of users.
 
         Returns
         -------
@@ -153,8 +163,8 @@ class Recommender(FactorModel):
         seen = scipy.sparse.csr_array(pattern, shape=(matrix.shape[0], state.n_items))
         users = np.arange(matrix.shape[0]) if matrix.row_labels is None else matrix.row_labels
         return self._best(
-            users, rows, row_bias, seen if _is_true(exclude_seen) else None, n, _level(state),
-            "had nothing that says what they like",
+            users, rows, row_bias, seen if _is_true(exclude_seen) else None, n,
+            _level(state, items, exclude), "had nothing that says what they like",
         )  # fmt: skip
 
     def similar_items(self, item: Any, n: int = 10) -> pd.DataFrame:

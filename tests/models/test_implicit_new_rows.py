@@ -111,3 +111,20 @@ def test_nonnegative_rows_converge_however_many_sweeps_it_takes():
         goal = np.append(root * (user > 0), np.zeros(32))
         best, _ = scipy.optimize.nnls(system, goal, maxiter=10_000)
         assert np.linalg.norm(row - best) <= 1e-3 * np.linalg.norm(best)
+
+
+def test_features_are_columns_that_no_list_has():
+    """A new user of whom features alone are known gets what users with these features take to."""
+    random = np.random.default_rng(0)
+    kind = np.arange(200) % 5
+    dense = random.random((200, 50)) < np.where(np.arange(50) % 5 == kind[:, None], 0.6, 0.05)
+    events = pd.DataFrame(np.argwhere(dense), columns=["user", "item"]).astype({"item": object})
+    features = pd.DataFrame({"user": np.arange(200), "item": [f"kind {each}" for each in kind]})
+    known, told = (part[part["user"] < 150].assign(rating=1.0) for part in (events, features))
+    fitted = model(solver="cholesky").fit(pd.concat([known, told.assign(rating=5.0)]))
+    new = features[features["user"] >= 150].assign(rating=5.0)
+    lists = fitted.recommend_new(new, n=10, items=known["item"].unique())
+    assert not {*lists["item"]} & {*features["item"]}
+    assert (lists["item"].astype(int) % 5 == kind[lists["user"]]).mean() > 0.95
+    other = fitted.recommend_new(new, n=10, exclude=features["item"].unique())
+    pd.testing.assert_frame_equal(lists, other)

@@ -488,6 +488,12 @@ def test_recommend_new_is_recommend_with_the_solved_row(model):
     assert len(model.recommend_new(frame, n=7, exclude_seen=False)) == 7
     of_a_dict = model.recommend_new({70: 5, 20: 1}, n=7)
     pd.testing.assert_frame_equal(of_a_dict, result.assign(person=0))
+    for which, left in (("items", [10, 40]), ("exclude", [30, 50, 60])):
+        some = model.recommend_new(frame, n=7, **{which: left})
+        expected = result[result["film"].isin([10, 40])].reset_index(drop=True)
+        pd.testing.assert_frame_equal(some, expected)
+        with pytest.raises(InputError, match="1 film is unknown to the model: 11"):
+            model.recommend_new(frame, **{which: [11]})
     assert (model.transform({70: 5, 20: 1}).values == row.values).all()
 
 
