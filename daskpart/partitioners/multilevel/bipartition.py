@@ -91,7 +91,7 @@ def _start(
             sides = _random_fill(level, fixed, order, int(targets[0, 0]))
         else:
             sides = _fresh(level, fixed)
-            grow(level, sides, fixed, order, int(targets[0, 0]))
+            grow(level, sides, fixed, order, targets[0])
         refine(level, sides, fixed, limits)
         found = score(level, sides, limits)
         if best is None or found < best:

@@ -2,7 +2,7 @@
 
        heap  [ v7 | v2 | v9 | ... ]      highest key first; heap s starts at s * n
        place [ ... v2 -> 1 ... ]         where a vertex sits, or ABSENT, or LOCKED
-       size  [ how many in heap 0, in heap 1 ]
+       size  [ how many in heap 0, in heap 1, … ]
 
 Fiduccia–Mattheyses moves the vertex of highest gain and changes the gains of its neighbours; net
 costs may be as large as λ^ρ, so gain buckets would be too many and a heap is used instead.

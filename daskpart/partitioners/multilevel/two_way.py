@@ -8,8 +8,16 @@ when one pin is left on a side, that number *is* the pin, so a net has to be wal
 when it becomes cut or uncut. One pass moves each vertex at most once, best gain first, lets the
 cut grow for a while, and rolls back to the best prefix (Fiduccia and Mattheyses 1982). While a
 side is too heavy only moves out of it are made that lighten it, so a pass also repairs the balance.
+
 Of several weights a side may be too heavy in one, the other side in another: then the side moves
-that is beyond its limits by more.
+that is beyond its limits by more. And where one side is full of nonzeros and the other of rows,
+hardly a vertex fits anywhere. So there is a heap for each side and weight, which holds the vertices
+that have most of that weight, of what a side has too much those with most of it go first, and a
+pass may go a little beyond the limits: that exchanges a long row for many short ones (Karypis and
+Kumar 1998).
+
+    side 0   heap of nonzeros   12 1 | 9 1 | …      ──▶   too many nonzeros there
+             heap of rows        1 1 | 2 1 | …      ◀──   many short rows come back
 """
 
 from __future__ import annotations
@@ -25,6 +33,8 @@ from .level import Level
 
 PASSES = 6  # refinement passes on a level, at most
 FEWEST_MOVES = 500  # without a better cut after which a pass ends, or n / 20
+FEWER_MOVES = 100  # the same of several weights, where a pass seldom runs out of moves
+SLACK = 20  # of several weights each may exceed its limit by this share of it during a pass
 
 
 class TwoWayState(NamedTuple):
@@ -36,9 +46,10 @@ class TwoWayState(NamedTuple):
     lone: np.ndarray  # int32[2 * n_nets]: exclusive-or of those pins
     gain: np.ndarray  # amounts[n_vertices], as the level's costs
     reach: np.ndarray  # amounts[n_vertices]: costs of all nets of the vertex
-    heap: np.ndarray  # int32[2 * n_vertices]: heap s starts at s * n_vertices
-    size: np.ndarray  # int64[2]
+    heap: np.ndarray  # int32[2 * n_kinds * n_vertices]: a heap for each side and kind
+    size: np.ndarray  # int64[2 * n_kinds]
     place: np.ndarray  # int32[n_vertices]
+    kind: np.ndarray | None  # int16[n_vertices]: of several weights the one it has most of, from 0
 
 
 @kernel
@@ -67,6 +78,9 @@ def _count_pins(
 def two_way_state(level: Level, side: np.ndarray) -> TwoWayState:
     """Return the state of a bipartition; `side` (int8) is used in place."""
     n, n_nets = len(level.weights), level.net_costs.size
+    several = level.weights[:, 1:]
+    n_kinds = max(several.shape[1], 1)
+    kind = several.argmax(axis=1).astype(np.int16) if several.size else None
     sides = TwoWayState(
         side,
         np.zeros((2, level.weights.shape[1]), np.int64),
@@ -74,9 +88,10 @@ def two_way_state(level: Level, side: np.ndarray) -> TwoWayState:
         np.zeros(2 * n_nets, np.int32),
         np.zeros(n, level.net_costs.dtype),
         np.zeros(n, level.net_costs.dtype),
-        np.zeros(2 * n, np.int32),
-        np.zeros(2, np.int64),
+        np.zeros(2 * n_kinds * n, np.int32),
+        np.zeros(2 * n_kinds, np.int64),
         np.full(n, ABSENT, np.int32),
+        kind,
     )
     sides.weight[1] = level.weights[side == 1].sum(axis=0, dtype=np.int64)
     sides.weight[0] = level.weights.sum(axis=0, dtype=np.int64) - sides.weight[1]
@@ -85,12 +100,20 @@ def two_way_state(level: Level, side: np.ndarray) -> TwoWayState:
 
 
 @kernel(internal=True, _nrt=False)
-def _change(vertex, delta, side, gain, heap, size, place):
+def _queue_of(vertex, side, size, kind):
+    """Return the heap of a vertex: of one weight there is one a side."""
+    if kind is None:
+        return np.int64(side[vertex])
+    return np.int64(side[vertex]) * (size.size >> 1) + kind[vertex]
+
+
+@kernel(internal=True, _nrt=False)
+def _change(vertex, delta, side, gain, heap, size, place, kind):
     """Add to a gain and keep the heaps in order; an absent vertex enters where its gain rises."""
     gain[vertex] += delta
     if place[vertex] == LOCKED:
         return
-    which = np.int64(side[vertex])
+    which = _queue_of(vertex, side, size, kind)
     if place[vertex] != ABSENT:
         update(heap, size, which, place, gain, vertex)
     elif delta > 0:
@@ -100,7 +123,7 @@ def _change(vertex, delta, side, gain, heap, size, place):
 @kernel(internal=True, _nrt=False)
 def _move(
     vertex, weights, net_pointer, pins, net_costs, vertex_pointer, nets,
-    side, weight, pins_in, lone, gain, heap, size, place,
+    side, weight, pins_in, lone, gain, heap, size, place, kind,
 ):  # fmt: skip
     """Move a vertex, which must be in no heap, to the other side; neighbours' gains follow."""
     here = np.int64(side[vertex])
@@ -117,15 +140,15 @@ def _move(
         pins_in[goal] = arrived + 1
         lone[goal] ^= vertex
         if arrived == 1:
-            _change(first, -cost, side, gain, heap, size, place)
+            _change(first, -cost, side, gain, heap, size, place, kind)
         if left == 1:
-            _change(last, cost, side, gain, heap, size, place)
+            _change(last, cost, side, gain, heap, size, place, kind)
         if arrived == 0 or left == 0:
             delta = cost if arrived == 0 else -cost
             for j in range(net_pointer[net], net_pointer[net + 1]):
                 pin = np.int64(pins[j])
                 if pin != vertex:
-                    _change(pin, delta, side, gain, heap, size, place)
+                    _change(pin, delta, side, gain, heap, size, place, kind)
     gain[vertex] = -gain[vertex]
     side[vertex] = there
     for each in range(weights.shape[1]):
@@ -143,61 +166,76 @@ def _excess(which, limits, weight):
 
 
 @kernel(internal=True, _nrt=False)
-def _helps(vertex, which, excess, weights, limits, weight):
+def _helps(vertex, which, excess, weights, limits, slack, weight):
     """Whether a vertex may go from a side, which is beyond its limits by so much, to the other.
 
-    It may where it fits; and also where the other side becomes too heavy by it, but less so than
-    this one is, and both together not more than before. From a side that is too heavy nothing goes
-    that does not lighten it; but what weighs nothing does no harm.
+    It may where it fits, give or take the slack; and also where the other side becomes too heavy by
+    it, but less so than this one is, and both together not more than before. From a side that is
+    too heavy nothing goes that does not lighten it; but what weighs nothing does no harm.
     """
     other = 1 - which
     grown, taken, given = np.int64(0), np.int64(0), np.int64(0)
+    fits = True
     for each in range(limits.shape[1]):
         there = weight[other, each] - limits[other, each]
         here = weight[which, each] - limits[which, each]
         amount = np.int64(weights[vertex, each])
+        fits = fits and (amount == 0 or there + amount <= slack[each])
         grown += max(there + amount, 0)
         taken += max(there + amount, 0) - max(there, 0)
         given += max(here, 0) - max(here - amount, 0)
     eases = excess == 0 or given > 0 or weights[vertex, 0] == 0
-    return eases and taken <= given and (grown == 0 or grown < excess)
+    return eases and (fits or (taken <= given and grown < excess))
 
 
 @kernel(internal=True, _nrt=False)
-def _fits(which, excess, weights, limits, weight, gain, heap, size, place):
+def _fits(queue, which, excess, weights, limits, slack, weight, gain, heap, size, place):
     """Drop vertices that must not move from the top of a heap; True if one is left."""
-    while size[which] > 0:
-        vertex = heap[which * place.size]
-        if _helps(vertex, which, excess, weights, limits, weight):
+    while size[queue] > 0:
+        vertex = heap[queue * place.size]
+        if _helps(vertex, which, excess, weights, limits, slack, weight):
             return True
-        pop(heap, size, which, place, gain)
+        pop(heap, size, queue, place, gain)
     return False
 
 
 @kernel(internal=True, _nrt=False)
-def _next(weights, limits, weight, gain, heap, size, place):
-    """Take the vertex to move next out of its heap, or return -1."""
-    ready = np.int64(0)  # bit s: a vertex of side s may move
+def _next(weights, limits, slack, weight, gain, heap, size, place, kind):
+    """Take the vertex to move next out of its heap, or return -1.
+
+    It is one of what its side has most too much of, and among those of the highest gain.
+    """
+    chosen, most, highest = np.int64(-1), np.int64(0), np.int64(0)
+    n_kinds = 1 if kind is None else size.size >> 1
+    fuller = float(weight[0, 0]) * limits[1, 0] >= float(weight[1, 0]) * limits[0, 0]
     for which in range(2):
         excess, other = _excess(which, limits, weight), _excess(1 - which, limits, weight)
         # while a side is too heavy only moves out of it are made
-        if excess >= other:
-            if _fits(which, excess, weights, limits, weight, gain, heap, size, place):
-                ready += 1 + which
-    if ready == 0:
-        return np.int64(-1)
-    chosen = ready - 1
-    if ready == 3:
-        ahead = gain[heap[0]] - gain[heap[place.size]]
-        fuller = float(weight[0, 0]) * limits[1, 0] >= float(weight[1, 0]) * limits[0, 0]
-        chosen = np.int64(0 if ahead > 0 or (ahead == 0 and fuller) else 1)
-    return pop(heap, size, chosen, place, gain)
+        if excess < other:
+            continue
+        for each in range(n_kinds):
+            queue = which * n_kinds + each
+            if not _fits(
+                queue, which, excess, weights, limits, slack, weight, gain, heap, size, place
+            ):
+                continue
+            column = limits.shape[1] - n_kinds + each
+            beyond = max(weight[which, column] - limits[which, column], 0)
+            ahead = gain[heap[queue * place.size]] - highest
+            if chosen >= 0 and beyond == most:
+                better = ahead > 0 or (ahead == 0 and which == 1 and not fuller)
+            else:
+                better = chosen < 0 or beyond > most
+            if better:
+                chosen, most, highest = np.int64(queue), beyond, highest + ahead
+    return pop(heap, size, chosen, place, gain) if chosen >= 0 else chosen
 
 
 @kernel(_nrt=False)
 def _pass(
-    fixed, limits, patience, moved, weights, net_pointer, pins, net_costs, vertex_pointer, nets,
-    side, weight, pins_in, lone, gain, reach, heap, size, place,
+    fixed, limits, slack, patience, moved,
+    weights, net_pointer, pins, net_costs, vertex_pointer, nets,
+    side, weight, pins_in, lone, gain, reach, heap, size, place, kind,
 ):  # fmt: skip
     """One pass of moves and the roll-back; returns (cut saved, weight of excess removed)."""
     start_excess = _excess(0, limits, weight) + _excess(1, limits, weight)
@@ -205,7 +243,7 @@ def _pass(
         place[each] = LOCKED if fixed[each] >= 0 else ABSENT
         border = gain[each] != -reach[each] or start_excess > 0
         if border and fixed[each] < 0:
-            push(heap, size, np.int64(side[each]), place, gain, each)
+            push(heap, size, _queue_of(each, side, size, kind), place, gain, each)
     n_moved, n_best = 0, 0
     saved, best_saved, best_excess = 0, 0, start_excess
     rolling_back = False
@@ -213,10 +251,10 @@ def _pass(
         if not rolling_back:
             vertex = np.int64(-1)
             if n_moved - n_best < patience or best_excess > 0:
-                vertex = _next(weights, limits, weight, gain, heap, size, place)
+                vertex = _next(weights, limits, slack, weight, gain, heap, size, place, kind)
             if vertex < 0:
                 rolling_back = True
-                size[0] = size[1] = 0
+                size[:] = 0
                 for i in range(place.size):
                     place[i] = LOCKED
         if rolling_back:
@@ -231,7 +269,7 @@ def _pass(
             n_moved += 1
         _move(
             vertex, weights, net_pointer, pins, net_costs, vertex_pointer, nets,
-            side, weight, pins_in, lone, gain, heap, size, place,
+            side, weight, pins_in, lone, gain, heap, size, place, kind,
         )  # fmt: skip
         if not rolling_back:
             excess = _excess(0, limits, weight) + _excess(1, limits, weight)
@@ -254,9 +292,12 @@ def refine(level: Level, sides: TwoWayState, fixed: np.ndarray, limits: np.ndarr
         Weight that a side may have.
     """
     n = sides.side.size
-    moved, patience = np.empty(n, np.int32), max(FEWEST_MOVES, n // 20)
+    moved, fewest, slack = np.empty(n, np.int32), FEWEST_MOVES, np.zeros(1, np.int64)
+    if limits.shape[1] > 1:  # one weight needs no slack: where the other side is full, this is not
+        fewest, slack = FEWER_MOVES, limits.min(axis=0) // SLACK
+    patience = max(fewest, n // 20)
     for _ in range(PASSES):
-        saved, lighter = _pass(fixed, limits, patience, moved, *level, *sides)
+        saved, lighter = _pass(fixed, limits, slack, patience, moved, *level, *sides)
         if saved <= 0 and lighter <= 0:
             break
 
@@ -268,42 +309,57 @@ def score(level: Level, sides: TwoWayState, limits: np.ndarray) -> tuple[int, in
     return int(excess), int(level.net_costs[cut].sum(dtype=np.int64))
 
 
+@kernel(internal=True, _nrt=False)
+def _lacking(targets, weight, size):
+    """Return the heap of side 1 with what side 0 lacks most, or -1: all are empty."""
+    n_kinds = size.size >> 1
+    best, most = np.int64(-1), np.int64(0)
+    for each in range(n_kinds):
+        column = targets.size - n_kinds + each
+        lack = targets[column] - weight[0, column]
+        if size[n_kinds + each] > 0 and (best < 0 or lack > most):
+            best, most = np.int64(n_kinds + each), lack
+    return best
+
+
 @kernel(_nrt=False)
 def _grow(
-    fixed, order, target, weights, net_pointer, pins, net_costs, vertex_pointer, nets,
-    side, weight, pins_in, lone, gain, reach, heap, size, place,
+    fixed, order, targets, weights, net_pointer, pins, net_costs, vertex_pointer, nets,
+    side, weight, pins_in, lone, gain, reach, heap, size, place, kind,
 ):  # fmt: skip
-    n = side.size
+    n, target = side.size, targets[0]
     for free in range(n):
         place[free] = LOCKED if fixed[free] >= 0 else ABSENT
         if fixed[free] < 0 and gain[free] != -reach[free]:
-            push(heap, size, np.int64(1), place, gain, free)
+            push(heap, size, _queue_of(free, side, size, kind), place, gain, free)
     position = 0
     while weight[0, 0] < target:
-        if size[1] == 0:
+        queue = _lacking(targets, weight, size)
+        if queue < 0:
             while position < n and place[order[position]] == LOCKED:
                 position += 1
             if position == n:
                 break
             vertex = np.int64(order[position])
         else:
-            vertex = pop(heap, size, np.int64(1), place, gain)
+            vertex = pop(heap, size, queue, place, gain)
         place[vertex] = LOCKED
         if weight[0, 0] + weights[vertex, 0] <= max(target, weights[vertex, 0]):
             _move(
                 vertex, weights, net_pointer, pins, net_costs, vertex_pointer, nets,
-                side, weight, pins_in, lone, gain, heap, size, place,
+                side, weight, pins_in, lone, gain, heap, size, place, kind,
             )  # fmt: skip
 
 
 def grow(
-    level: Level, sides: TwoWayState, fixed: np.ndarray, order: np.ndarray, target: int
+    level: Level, sides: TwoWayState, fixed: np.ndarray, order: np.ndarray, targets: np.ndarray
 ) -> None:
-    """Grow side 0 greedily, best gain first, until it weighs `target` (all free start on side 1).
+    """Grow side 0 greedily, best gain first, until it weighs its target (all free start on side 1).
 
+    `targets` (int64[n_weights]) are of each weight; the next vertex is one of what is lacking most.
     `order` gives the seeds: its next vertex starts a new region whenever no neighbour is left.
     Greedy hypergraph growing, Çatalyürek and Aykanat 1999.
     """
-    _grow(fixed, order, target, *level, *sides)
+    _grow(fixed, order, targets, *level, *sides)
     sides.size[:] = 0
     sides.place[:] = LOCKED

@@ -122,6 +122,47 @@ def test_what_sits_in_one_corner_is_shared_at_a_modest_price(n_parts, where):
     assert moved[1] < 1.8 * moved[0]
 
 
+@pytest.mark.parametrize("n_parts", [2, 4, 8])
+def test_as_many_vertices_and_entries_each_cost_little_more_than_entries_alone(n_parts):
+    """Parts full of entries next to parts full of vertices: only exchanges lower the cut then."""
+    imports = daskpart.datasets.load_python_source()["imports"]
+    model = daskpart.data_models.column_net_self_loops(imports)
+    ones = np.ones(model.hypergraph.n_vertices, np.int64)
+    plain, shared = (
+        daskpart.partition(model, n_parts, further_weights=each) for each in (None, ones)
+    )
+    sizes = np.bincount(shared.assignment, minlength=n_parts)
+    assert sizes.max() <= heaviest_allowed(len(ones), n_parts, 0.03)
+    moved = [
+        Connectivity.from_partition(model.hypergraph, each).connectivity_minus_one()
+        for each in (plain, shared)
+    ]
+    assert moved[1] < 1.2 * moved[0]
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    n_parts=st.integers(2, 5),
+    n_weights=st.integers(1, 3),
+    order=st.sampled_from(["random", "by weight"]),
+)
+def test_where_parts_of_the_same_weights_exist_all_bounds_are_kept(seed, n_parts, n_weights, order):
+    rng = np.random.default_rng(seed)
+    weights = np.tile(rng.integers(1, 10, (30, n_weights)), (n_parts, 1))  # of each part, alike
+    n = len(weights)
+    near = np.lexsort(weights.T) if order == "by weight" else rng.permutation(n)
+    pins = near[(np.repeat(rng.integers(0, n, 2 * n), 3) + rng.integers(0, 12, 6 * n)) % n]
+    nets = Hypergraph.from_nets(np.arange(0, 6 * n + 1, 3), pins, n, weights[:, 0])
+    further = {"further_weights": weights[:, 1:]} if n_weights > 1 else {}
+    found = daskpart.partition(nets, n_parts, method="direct", epsilon=0.05, **further)
+    for each in weights.T:
+        load = np.bincount(found.assignment, each, n_parts)
+        assert load.max() <= heaviest_allowed(int(each.sum()), n_parts, 0.05)
+    if n_weights == 2:
+        flat = daskpart.partition(nets, n_parts, epsilon=0.05, further_weights=weights[:, 1])
+        np.testing.assert_array_equal(flat.assignment, found.assignment)
+
+
 @given(
     seed=st.integers(0, 10_000),
     factors=st.lists(st.integers(1, 50), min_size=1, max_size=3),
