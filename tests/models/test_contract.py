@@ -6,50 +6,29 @@ The models stand in `contract_models`.
 from __future__ import annotations
 
 import pickle
-import sys
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse
+from contract_models import EDGES, MODELS, Case, OnEdges
+from fit_tools import At, assert_same, interrupt, on_threads
 from sklearn.base import clone
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.estimator_checks import check_estimator
 
 import daskpart
-from daskpart.collectives.transports.threads import ThreadsCommunicator
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 from daskpart.models.base import trainer
-from daskpart.models.base.callbacks import EarlyStopping, EpochCallback
+from daskpart.models.base.callbacks import EarlyStopping
 from daskpart.models.base.parameters import SharedParameters, check_parameters
 from daskpart.models.base.state import same_bits
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from contract_models import EDGES, MODELS, Case, OnEdges
 
 
 @pytest.fixture(params=MODELS)
 def case(request) -> Case:
     return MODELS[request.param]
-
-
-def assert_same(one: Any, other: Any) -> None:
-    """Equal in every array of the state, and in the measures of the history."""
-    for how in ("rows", "replicated"):
-        for name in type(one.state_).declared(how):
-            mine, theirs = getattr(one.state_, name), getattr(other.state_, name)
-            if isinstance(mine, dict):
-                assert mine.keys() == theirs.keys()
-                mine, theirs = [*mine.values()], [theirs[key] for key in mine]
-            pairs = zip(mine, theirs, strict=True) if isinstance(mine, list) else [(mine, theirs)]
-            for a, b in pairs:
-                np.testing.assert_array_equal(a, b)
-    kept = [name for name in one.history_ if not name.startswith("seconds")]
-    assert one.history_[kept].equals(other.history_[kept])
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -139,25 +118,9 @@ def test_other_ranks_are_no_reason_to_go_on_with_another_fit(tmp_path):
         other.fit(*case.data())
 
 
-class At(EpochCallback):
-    """Does something at the end of a step."""
-
-    def __init__(self, number: int, deed: Callable[[], Any]) -> None:
-        self.number, self.deed = number, deed
-
-    def epoch_done(self, row: dict[str, Any], snapshot: Callable[[], Any]) -> bool:
-        if row["epoch"] == self.number:
-            self.deed()
-        return False
-
-
-def _interrupt() -> None:
-    raise KeyboardInterrupt
-
-
 def test_ctrl_c_keeps_the_work(case):
     model = case.make(max_iter=50)
-    model.set_callbacks(At(3, _interrupt))
+    model.set_callbacks(At(3, interrupt))
     with pytest.raises(KeyboardInterrupt):
         model.fit(*case.data())
     assert model.n_iter_ == 3
@@ -378,27 +341,13 @@ def test_reports_say_what_was_planned_and_what_was_sent(case):
     assert len(model.plan_report_.memory_of_ranks) == 3
 
 
-class Threads:
-    """Every rank runs the text on a thread of its own: what worker processes do, without any."""
-
-    def __init__(self, n_ranks: int) -> None:
-        self.n_ranks = n_ranks
-
-    def open(self, after_loss: bool) -> ThreadsCommunicator:
-        return ThreadsCommunicator(self.n_ranks)
-
-    def can_improve(self) -> bool:
-        return False
-
-
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 5])
-def test_the_text_gives_the_same_bits_on_every_rank_by_itself(case, monkeypatch, n_ranks):
+def test_the_text_gives_the_same_bits_on_every_rank_by_itself(case, n_ranks):
     data = case.data()
     options: dict[str, Any] = {"n_ranks": n_ranks}
     if "eta" in case.make().get_params():
         options["eta"] = min(2, n_ranks)
-    expected, model = case.make(**options).fit(*data), case.make(**options)
-    monkeypatch.setattr(model, "_connection", lambda plan, client: Threads(plan.n_ranks))
+    expected, model = case.make(**options).fit(*data), on_threads(case.make(**options))
     assert_same(expected, model.fit(*data))
 
 
@@ -418,7 +367,7 @@ def test_steps_are_run_together_where_nobody_looks(case, monkeypatch):
     model.fit(*case.data())
     assert sum(lengths) == 20 and lengths[0] == 1 and len(lengths) < 20
     looked = case.make(max_iter=20)
-    looked.set_callbacks(At(21, _interrupt)).fit(*case.data())
+    looked.set_callbacks(At(21, interrupt)).fit(*case.data())
     assert_same(model, looked)
 
 

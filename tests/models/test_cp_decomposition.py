@@ -12,6 +12,7 @@ import pytest
 import sparse
 import xarray as xr
 from dense_cp import dense_cp, whole
+from fit_tools import assert_same
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
@@ -52,13 +53,6 @@ def exact():
 def assert_same_factors(one, other):
     for a, b in zip(one.state_.factors, other.state_.factors, strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-def assert_same(one, other):
-    assert_same_factors(one, other)
-    np.testing.assert_array_equal(one.state_.weights, other.state_.weights)
-    kept = ["iteration", "fit", "volume", "messages"]
-    assert one.history_[kept].equals(other.history_[kept])
 
 
 def test_every_container_gives_the_same_factors(tensor, fitted, tmp_path):

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import sparse
+from fit_tools import assert_same, on_threads
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_held_out import Snapshots
 
 import daskpart
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from test_contract import Threads, assert_same
-from test_held_out import Snapshots
 
 SHAPES = [(9, 7), (12, 5, 8), (6, 5, 4, 7)]
 METHODS = ("p2p", "emb", "emb-naive")
@@ -82,14 +77,12 @@ def test_it_is_the_error_of_the_gathered_model(shape, nnz, seed, method, k, nonn
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_transport_gives_the_same_bits(method, monkeypatch):
+def test_every_transport_gives_the_same_bits(method):
     train = tensor(SHAPES[1], 200, 0)
     chosen = {"validation_fraction": 0.3, "patience": 1, "method": method, "max_iter": 8}
     expected = model(**chosen).fit(train)
     assert_same(expected, model(transport="graph", **chosen).fit(train))
-    by_threads = model(**chosen)
-    monkeypatch.setattr(by_threads, "_connection", lambda plan, client: Threads(plan.n_ranks))
-    assert_same(expected, by_threads.fit(train))
+    assert_same(expected, on_threads(model(**chosen)).fit(train))
 
 
 @pytest.mark.cluster

@@ -9,10 +9,10 @@ import threading
 import numpy as np
 import pytest
 import sparse
+from fit_tools import At, assert_same
 
 import daskpart
 from daskpart.errors import DaskpartWarning
-from daskpart.models.base.callbacks import EpochCallback
 
 METHODS = ("p2p", "emb-naive", "emb")
 OPTIONS = {"max_iter": 3, "tol": 0, "partitioner": "random"}
@@ -25,13 +25,6 @@ def model(transport, n_ranks=4, **changes):
 @pytest.fixture(scope="module")
 def tensor():
     return sparse.random((30, 20, 10), nnz=500, random_state=0)
-
-
-def assert_same(one, other):
-    for a, b in zip(one.state_.factors, other.state_.factors, strict=True):
-        np.testing.assert_array_equal(a, b)
-    np.testing.assert_array_equal(one.state_.weights, other.state_.weights)
-    assert one.history_["fit"].tolist() == other.history_["fit"].tolist()
 
 
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 8])
@@ -87,22 +80,10 @@ def test_auto_uses_all_threads_and_resumes(tensor, client, tmp_path):
     assert_same(whole, resumed)
 
 
-class After(EpochCallback):
-    """Do something at the end of an iteration."""
-
-    def __init__(self, epoch, deed):
-        self.epoch, self.deed = epoch, deed
-
-    def epoch_done(self, row, snapshot):
-        if row["epoch"] == self.epoch:
-            self.deed()
-        return False
-
-
 @pytest.mark.cluster
 def test_ctrl_c_keeps_whole_iterations(tensor, client):
     press = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))
-    interrupt = After(1, press.start)
+    interrupt = At(1, press.start)
     interrupted = model("dask", max_iter=100_000).set_callbacks(interrupt)
     with pytest.raises(KeyboardInterrupt):
         interrupted.fit(tensor)
@@ -117,7 +98,7 @@ def test_a_killed_worker_does_not_change_the_result(tensor, own_client, kill_in_
     options = {"max_iter": 5, "method": "p2p"}
     expected = model("local", **options).fit(tensor)
     survivor = model("auto", **options)
-    survivor.set_callbacks(After(2, kill_in_next_run))
+    survivor.set_callbacks(At(2, kill_in_next_run))
     with pytest.warns(DaskpartWarning, match="goes on from the end of iteration"):
         survivor.fit(tensor, client=own_client)
     assert_same(expected, survivor)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import sparse
+from contract_models import MODELS, Case
+from fit_tools import At, assert_same, interrupt, on_threads
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,11 +19,6 @@ from daskpart.errors import DaskpartWarning, WorkerLostError
 from daskpart.models.base import trainer
 from daskpart.models.base.callbacks import EarlyStopping, EpochCallback
 from daskpart.models.base.early_stopping import Seen, Watch
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from contract_models import MODELS, Case
-from test_contract import At, Threads, _interrupt, assert_same
 
 STOPPING = [name for name, case in MODELS.items() if case.watched is not None]
 ON_RANKS = [
@@ -140,7 +135,7 @@ def test_a_fit_that_goes_on_has_the_best_step_of_an_unbroken_one(case, whole, tm
 
 def test_ctrl_c_keeps_the_best_step(case, whole):
     model = case.make()
-    model.set_callbacks(At(whole.best_iteration_ + 1, _interrupt))
+    model.set_callbacks(At(whole.best_iteration_ + 1, interrupt))
     with pytest.raises(KeyboardInterrupt):
         fit(case, onto=model)
     assert model.n_iter_ == model.best_iteration_ + 1
@@ -148,12 +143,11 @@ def test_ctrl_c_keeps_the_best_step(case, whole):
 
 
 @pytest.mark.parametrize("n_ranks", [1, 2, 3])
-def test_every_rank_by_itself_finds_the_same(case, monkeypatch, n_ranks):
+def test_every_rank_by_itself_finds_the_same(case, n_ranks):
     options: dict[str, Any] = {"n_ranks": n_ranks}
     if "eta" in case.make().get_params():
         options["eta"] = min(2, n_ranks)
-    expected, model = fit(case, **options), case.make()
-    monkeypatch.setattr(model, "_connection", lambda plan, client: Threads(plan.n_ranks))
+    expected, model = fit(case, **options), on_threads(case.make())
     assert_same_twice(expected, fit(case, onto=model, **options))
 
 

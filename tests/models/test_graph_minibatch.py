@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse
+from fit_tools import Connected, on_threads
 from hypothesis import given
 from hypothesis import strategies as st
-from test_contract import Threads
 from test_graph_convolution import N, features, graph, labels, model, weights_of
 
 import daskpart
@@ -85,7 +85,7 @@ def test_every_transport_gives_the_same_bits(sampler, layer, monkeypatch):
         options = {"transport": transport, "n_ranks": n_ranks, "max_iter": 1}
         made = batched(sampler, layer, dtype="float32", **options)
         if transport == "auto":
-            monkeypatch.setattr(made, "_connection", lambda plan, client: Threads(plan.n_ranks))
+            made = on_threads(made)
         return made.fit(features(), labels(), graph=graph(True))
 
     local = fitted("local", 3)
@@ -389,7 +389,7 @@ def test_nothing_of_a_mini_batch_goes_through_the_driver(monkeypatch):
         random = np.random.default_rng(0)
         A = scipy.sparse.random_array((n, n), density=6 / n, rng=random, format="csr")
         made = model(batch_size=20, max_iter=1)
-        monkeypatch.setattr(made, "_connection", lambda plan, client: Session(Counted(3)))
+        monkeypatch.setattr(made, "_connection", lambda plan, client: Connected(lambda: Counted(3)))
         run = BatchText.run
 
         def of_epochs(self, first, last, run=run):
@@ -404,16 +404,6 @@ def test_nothing_of_a_mini_batch_goes_through_the_driver(monkeypatch):
         between.append(made.comm_report_.measured_bytes)
     assert len(sizes) == 2 and abs(sizes[1] - sizes[0]) < 100
     assert between[1] > 10 * between[0] > 2 * sizes[0]
-
-
-class Session(Threads):
-    """One communicator that is there already."""
-
-    def __init__(self, comm):
-        self.comm = comm
-
-    def open(self, after_loss):
-        return self.comm
 
 
 # -- fits that go on, and are kept ---

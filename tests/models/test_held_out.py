@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse
+from fit_tools import assert_same, on_threads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import daskpart
 from daskpart.errors import DivergenceError
 from daskpart.models.base.callbacks import EpochCallback
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from test_contract import Threads, assert_same
 
 SHAPE = (24, 18)
 WAYS = [
@@ -104,13 +99,11 @@ def test_it_is_the_error_of_the_gathered_model(way, k, density, seed, f, biases,
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("patience", [None, 1])
-def test_every_transport_gives_the_same_bits(way, patience, monkeypatch):
+def test_every_transport_gives_the_same_bits(way, patience):
     train, chosen = ratings(0.6, 0), {"validation_fraction": 0.3, "patience": patience, **way}
     expected = model(max_iter=8, **chosen).fit(train)
     assert_same(expected, model(max_iter=8, transport="graph", **chosen).fit(train))
-    by_threads = model(max_iter=8, **chosen)
-    monkeypatch.setattr(by_threads, "_connection", lambda plan, client: Threads(plan.n_ranks))
-    assert_same(expected, by_threads.fit(train))
+    assert_same(expected, on_threads(model(max_iter=8, **chosen)).fit(train))
 
 
 @pytest.mark.cluster

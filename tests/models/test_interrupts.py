@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 import pytest
+from fit_tools import At
 
 import daskpart
 from daskpart.errors import DivergenceError, WorkerLostError
@@ -126,23 +127,11 @@ def test_other_handlers_are_asked_and_threads_left_alone():
     assert signal.getsignal(signal.SIGINT) not in (signal.default_int_handler, None)
 
 
-class StartsAt(EpochCallback):
-    """What begins at the end of a step, and goes on amid the next ones."""
-
-    def __init__(self, epoch, timer):
-        self.epoch, self.timer = epoch, timer
-
-    def epoch_done(self, row, snapshot):
-        if row["epoch"] == self.epoch:
-            self.timer.start()
-        return False
-
-
 def test_a_fit_keeps_every_step_that_was_done():
     ratings = daskpart.datasets.power_law_ratings(300, 200, 20_000, random_state=0)
     model = daskpart.MatrixFactorization(8, n_ranks=2, max_iter=10**6, partitioner="block")
     timer = threading.Timer(0.1, press)
-    model.set_callbacks(StartsAt(4, timer))
+    model.set_callbacks(At(4, timer.start))
     with pytest.raises(KeyboardInterrupt):
         model.fit(ratings, client=None)
     timer.join()

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from fit_tools import At, interrupt
 from sklearn.datasets import dump_svmlight_file
 
 import daskpart
 from daskpart.errors import DaskpartWarning, SchedulerLostError
 from daskpart.models.base import trainer
-from daskpart.models.base.callbacks import EpochCallback
 from daskpart.readers import survey
 
 FITS = {
@@ -48,22 +48,6 @@ def make(kind: str, **more: Any) -> daskpart.LogisticRegression:
     return daskpart.LogisticRegression(**options)
 
 
-class At(EpochCallback):
-    """Does something at the end of an epoch."""
-
-    def __init__(self, number: int, deed: Any) -> None:
-        self.number, self.deed = number, deed
-
-    def epoch_done(self, row: dict[str, Any], snapshot: Any) -> bool:
-        if row["epoch"] == self.number:
-            self.deed()
-        return False
-
-
-def _interrupt() -> None:
-    raise KeyboardInterrupt
-
-
 def bits_of(model: Any) -> tuple[bytes, bytes]:
     return model.state_.weights.tobytes(), model.state_.residual.tobytes()
 
@@ -82,7 +66,7 @@ def test_a_resumed_fit_of_a_file_has_the_bits_of_an_unbroken_one(path, tmp_path,
 
 @pytest.mark.parametrize("kind", FITS)
 def test_ctrl_c_keeps_the_epochs_that_were_done(path, kind):
-    model = make(kind, max_iter=50).set_callbacks(At(3, _interrupt))
+    model = make(kind, max_iter=50).set_callbacks(At(3, interrupt))
     with pytest.raises(KeyboardInterrupt):
         model.fit(survey(path))
     assert model.n_iter_ == 3

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from fit_tools import on_threads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.linear_model import ElasticNet
 
 from daskpart import LinearRegression, LinearSVC, LogisticRegression
-from daskpart.collectives.transports.threads import ThreadsCommunicator
 from daskpart.models.base.state import same_bits
 from daskpart.models.base.trainer import Trainer
 from daskpart.models.linear.losses import LOSSES, slopes_of
@@ -350,19 +350,6 @@ def test_sparse_sums_give_the_bits_of_dense_ones(n_ranks, l1_ratio, optimizer):
         np.testing.assert_allclose(other.coef_, dense.coef_, atol=1e-12)
 
 
-class Threads:
-    """Every rank runs the text for itself."""
-
-    def __init__(self, n_ranks: int) -> None:
-        self.n_ranks = n_ranks
-
-    def open(self, after_loss: bool) -> ThreadsCommunicator:
-        return ThreadsCommunicator(self.n_ranks)
-
-    def can_improve(self) -> bool:
-        return False
-
-
 @pytest.mark.parametrize("options", [
     {"solver": "lbfgs"},
     {"aggregation": "dense"},
@@ -371,12 +358,11 @@ class Threads:
     {"aggregation": "auto", "top_k": 3, "top_k_approximate": True},
     {"optimizer": "adam", "learning_rate": "constant", "eta0": 0.05},
 ])  # fmt: skip
-def test_ranks_by_themselves_give_the_same_bits(options, monkeypatch):
+def test_ranks_by_themselves_give_the_same_bits(options):
     X, y = samples(n_classes=3)
     make = {"n_ranks": 3, "batch_size": 4, "max_iter": 3, **LOCAL, **options}
-    expected, model = LogisticRegression(**make).fit(X, y), LogisticRegression(**make)
-    monkeypatch.setattr(model, "_connection", lambda plan, client: Threads(plan.n_ranks))
-    model.fit(X, y)
+    expected = LogisticRegression(**make).fit(X, y)
+    model = on_threads(LogisticRegression(**make)).fit(X, y)
     assert bits_of(model) == bits_of(expected)
     np.testing.assert_array_equal(model.state_.residual, expected.state_.residual)
 

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import sparse
+from fit_tools import At, assert_same, interrupt
 from sklearn.base import clone
 
 import daskpart
@@ -19,7 +20,6 @@ from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import as_matrix
 from daskpart.data_models import build
 from daskpart.errors import DaskpartWarning, DivergenceError, InputError
-from daskpart.models.base.callbacks import EpochCallback
 from daskpart.models.base.checkpoints import CheckpointWriter
 from daskpart.models.base.state import same_bits
 from daskpart.models.matrix_factorization.state import MFState
@@ -43,11 +43,6 @@ def triples(ratings):
 
 def factors_of(fitted):
     return fitted.state_.user_factors, fitted.state_.item_factors
-
-
-def assert_same(one, other):
-    for a, b in zip(factors_of(one), factors_of(other), strict=True):
-        np.testing.assert_array_equal(a, b)
 
 
 def test_every_container_gives_the_same_factors(ratings, triples):
@@ -271,19 +266,9 @@ def test_early_stopping(ratings):
     assert len(rmse) - 1 - rmse.argmin() == 2
 
 
-class InterruptAt(EpochCallback):
-    def __init__(self, epoch):
-        self.epoch = epoch
-
-    def epoch_done(self, row, snapshot):
-        if row["epoch"] == self.epoch:
-            raise KeyboardInterrupt
-        return False
-
-
 def test_interruption_keeps_the_last_whole_epoch(ratings, tmp_path):
     interrupted = model(max_iter=9, checkpoint_path=tmp_path / "run.npz")
-    interrupted.set_callbacks(InterruptAt(2))
+    interrupted.set_callbacks(At(2, interrupt))
     with pytest.raises(KeyboardInterrupt):
         interrupted.fit(ratings)
     assert interrupted.n_iter_ == 2

@@ -9,12 +9,12 @@ import threading
 import dask
 import numpy as np
 import pytest
+from fit_tools import At, assert_same
 
 import daskpart
 from daskpart.collectives import transports
 from daskpart.containers.matrix import as_matrix
 from daskpart.errors import DaskpartWarning, InputError, WorkerLostError
-from daskpart.models.base.callbacks import EpochCallback
 
 OPTIONS = {"eta": 2, "max_iter": 3, "partitioner": "random"}
 
@@ -28,11 +28,6 @@ def model(transport="auto", n_ranks=3, **changes):
 @pytest.fixture(scope="module")
 def ratings():
     return daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
-
-
-def assert_same(one, other):
-    for name in ("user_factors", "item_factors", "user_bias", "item_gradient"):
-        np.testing.assert_array_equal(getattr(one.state_, name), getattr(other.state_, name))
 
 
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 5])
@@ -74,25 +69,13 @@ def test_lazy_ratings_are_not_gathered(ratings, client):
     assert_same(expected, model("graph", partitioner=parts).fit(lazy))
 
 
-class KillWorkerAfter(EpochCallback):
-    """Kill one worker process a moment after an epoch, so in the middle of the next."""
-
-    def __init__(self, client, epoch, delay):
-        self.client, self.epoch, self.delay = client, epoch, delay
-
-    def epoch_done(self, row, snapshot):
-        if row["epoch"] == self.epoch:
-            process = next(iter(self.client.run(os.getpid).values()))
-            threading.Timer(self.delay, os.kill, (process, signal.SIGKILL)).start()
-        return False
-
-
 @pytest.mark.cluster
 @pytest.mark.parametrize("delay", [0.0, 0.1])
 def test_a_killed_worker_does_not_change_the_result(ratings, delay, own_client):
     expected = model("local", max_iter=12).fit(ratings)
-    survivor = model("graph", max_iter=12)
-    survivor.set_callbacks(KillWorkerAfter(own_client, 4, delay))
+    process = next(iter(own_client.run(os.getpid).values()))
+    kill = threading.Timer(delay, os.kill, (process, signal.SIGKILL))  # so in the next epoch
+    survivor = model("graph", max_iter=12).set_callbacks(At(4, kill.start))
     with pytest.warns(DaskpartWarning, match="goes on from the end of epoch"):
         survivor.fit(ratings, client=own_client)
     assert_same(expected, survivor)

@@ -11,6 +11,7 @@ import dask
 import dask.array
 import numpy as np
 import pytest
+from fit_tools import At, assert_same
 
 import daskpart
 from daskpart.containers.matrix import as_matrix
@@ -30,11 +31,6 @@ def model(transport="dask", n_ranks=4, **changes):
 @pytest.fixture(scope="module")
 def ratings():
     return daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
-
-
-def assert_same(one, other):
-    for name in ("user_factors", "item_factors", "user_bias", "item_gradient"):
-        np.testing.assert_array_equal(getattr(one.state_, name), getattr(other.state_, name))
 
 
 @pytest.mark.parametrize("n_ranks", [1, 3, 8])
@@ -152,23 +148,11 @@ def test_ctrl_c_of_a_terminal_leaves_the_workers_there(ratings, own_client):
     assert answers == {False}  # as it was before
 
 
-class After(EpochCallback):
-    """Do something at the end of an epoch."""
-
-    def __init__(self, epoch, deed):
-        self.epoch, self.deed = epoch, deed
-
-    def epoch_done(self, row, snapshot):
-        if row["epoch"] == self.epoch:
-            self.deed()
-        return False
-
-
 def test_a_killed_worker_does_not_change_the_result(ratings, own_client, kill_in_next_run):
     """The fit goes on, on the workers that are left."""
     expected = model("local", max_iter=30).fit(ratings)
     survivor = model("auto", max_iter=30)
-    survivor.set_callbacks(After(4, kill_in_next_run))
+    survivor.set_callbacks(At(4, kill_in_next_run))
     with pytest.warns(DaskpartWarning, match="goes on from the end of epoch"):
         survivor.fit(ratings, client=own_client)
     assert_same(expected, survivor)

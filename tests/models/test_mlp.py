@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from fit_tools import on_threads
 from sklearn import neural_network
 from sklearn.datasets import load_digits
 
 import daskpart
 from daskpart import MLPClassifier, MLPRegressor
-from daskpart.collectives.transports.threads import ThreadsCommunicator
 from daskpart.errors import DivergenceError, InputError
 from daskpart.models.mlp import sgd
 from daskpart.models.mlp.network import Network, layer_gradient
@@ -185,30 +185,17 @@ def same_bits_of(one: Any, other: Any) -> bool:
     return weights_of(one).tobytes() == weights_of(other).tobytes()
 
 
-class Threads:
-    """Every rank runs the text for itself."""
-
-    def __init__(self, n_ranks: int) -> None:
-        self.n_ranks = n_ranks
-
-    def open(self, after_loss: bool) -> ThreadsCommunicator:
-        return ThreadsCommunicator(self.n_ranks)
-
-    def can_improve(self) -> bool:
-        return False
-
-
 @pytest.mark.parametrize("options", [
     {"aggregation": "dense"}, {"aggregation": "auto", "optimizer": "adam"},
     {"top_k": 2, "top_k_bucket": 20},
     {"top_k": 2, "top_k_bucket": 20, "top_k_approximate": True},
     {"aggregation": "ssar-recursive-doubling", "top_k": 3},
 ])  # fmt: skip
-def test_ranks_by_themselves_give_the_same_bits(options, monkeypatch):
+def test_ranks_by_themselves_give_the_same_bits(options):
     X, y = samples()
-    expected, model = classifier(n_ranks=4, **options), classifier(n_ranks=4, **options)
-    monkeypatch.setattr(model, "_connection", lambda plan, client: Threads(plan.n_ranks))
-    assert same_bits_of(model.fit(X, y), expected.fit(X, y))
+    expected = classifier(n_ranks=4, **options).fit(X, y)
+    model = on_threads(classifier(n_ranks=4, **options)).fit(X, y)
+    assert same_bits_of(model, expected)
     np.testing.assert_array_equal(model.state_.residual, expected.state_.residual)
 
 
