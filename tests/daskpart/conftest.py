@@ -13,6 +13,9 @@ import pytest
 from daskpart.containers.matrix import as_matrix
 from daskpart.datasets import power_law_ratings
 
+# tests import what stands beside this file
+sys.path.insert(0, str(Path(__file__).parent))
+
 
 @pytest.fixture(scope="session")
 def rating_file(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
+from hypergraphs import hypergraph_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,10 +26,7 @@ def random_case(seed: int, n_parts: int) -> tuple[Hypergraph, Partition, list[di
     nets = [
         rng.integers(0, n_vertices, size=rng.integers(0, 50)) for _ in range(rng.integers(0, 12))
     ]
-    pointer = np.cumsum([0, *(len(net) for net in nets)])
-    pins = np.concatenate(nets) if nets else []
-    costs = rng.integers(0, 9, len(nets))
-    hypergraph = Hypergraph.from_nets(pointer, pins, n_vertices, net_costs=costs)
+    hypergraph = hypergraph_of(nets, n_vertices, net_costs=rng.integers(0, 9, len(nets)))
     partition = Partition(rng.integers(0, n_parts, n_vertices), n_parts)
     naive = []
     for net in nets:

@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse
+from hypergraphs import hypergraph_of, nets_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,28 +17,16 @@ from daskpart.hypergraph import Hypergraph
 lists_of_nets = st.lists(st.lists(st.integers(0, 8), max_size=12), max_size=12)
 
 
-def build(nets: list[list[int]], n_vertices: int, **options: object) -> Hypergraph:
-    pointer = np.cumsum([0, *(len(net) for net in nets)])
-    return Hypergraph.from_nets(
-        pointer, [pin for net in nets for pin in net], n_vertices, **options
-    )
-
-
-def nets_of(hypergraph: Hypergraph) -> list[list[int]]:
-    ends = hypergraph.net_pointer[1:-1]
-    return [part.tolist() for part in np.split(hypergraph.pins, ends)] if hypergraph.n_nets else []
-
-
 @given(lists_of_nets)
 def test_nets_are_sorted_and_named_twice_counts_once(nets):
-    hypergraph = build(nets, 9)
+    hypergraph = hypergraph_of(nets, 9)
     assert nets_of(hypergraph) == [sorted(set(net)) for net in nets]
     assert hypergraph.net_pointer.dtype == np.int64 and hypergraph.pins.dtype == np.int32
 
 
 @given(lists_of_nets)
 def test_turned_incidence_lists_the_nets_of_each_vertex(nets):
-    hypergraph = build(nets, 9)
+    hypergraph = hypergraph_of(nets, 9)
     for vertex in range(9):
         start, stop = hypergraph.vertex_pointer[vertex : vertex + 2]
         expected = [net for net, pins in enumerate(nets) if vertex in pins]
@@ -45,7 +34,7 @@ def test_turned_incidence_lists_the_nets_of_each_vertex(nets):
 
 
 def test_empty_nets_one_pin_nets_and_isolated_vertices_are_kept():
-    hypergraph = build([[], [2], [0, 2]], 5)
+    hypergraph = hypergraph_of([[], [2], [0, 2]], 5)
     assert nets_of(hypergraph) == [[], [2], [0, 2]]
     assert (hypergraph.n_vertices, hypergraph.n_nets, hypergraph.n_pins) == (5, 3, 3)
     assert hypergraph.total_weight == 5
@@ -93,17 +82,19 @@ def test_graph_has_one_net_for_each_edge_and_no_self_loops():
 
 
 def test_save_and_load_and_pickle_give_the_same_hypergraph(tmp_path):
-    hypergraph = build([[0, 1], [], [2, 0, 3]], 4, vertex_weights=[3, 0, 1, 7], net_costs=[1, 5, 0])
+    hypergraph = hypergraph_of(
+        [[0, 1], [], [2, 0, 3]], 4, vertex_weights=[3, 0, 1, 7], net_costs=[1, 5, 0]
+    )
     hypergraph.save(tmp_path / "nets.npz")
     assert Hypergraph.load(tmp_path / "nets.npz") == hypergraph
     assert hypergraph.nets is hypergraph.nets
     travelled = pickle.loads(pickle.dumps(hypergraph))
     assert travelled == hypergraph and "_turned" not in travelled.__dict__
-    assert hypergraph != build([[0, 1]], 4)
+    assert hypergraph != hypergraph_of([[0, 1]], 4)
 
 
 def test_shows_itself_in_plain_words():
-    hypergraph = build([[0, 1], []], 3)
+    hypergraph = hypergraph_of([[0, 1], []], 3)
     assert "vertices" in repr(hypergraph) and "nets of fewer than two pins  1" in repr(hypergraph)
     assert "<table>" in hypergraph._repr_html_()
 

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse
 import sparse
 import xarray
+from hypergraphs import nets_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,11 +38,6 @@ def pattern(matrix: scipy.sparse.coo_array) -> np.ndarray:
     dense = np.zeros(matrix.shape, bool)
     dense[matrix.coords] = True
     return dense
-
-
-def nets_of(hypergraph: Hypergraph) -> list[list[int]]:
-    pointer = hypergraph.net_pointer
-    return [hypergraph.pins[pointer[n] : pointer[n + 1]].tolist() for n in range(hypergraph.n_nets)]
 
 
 @given(graphs())

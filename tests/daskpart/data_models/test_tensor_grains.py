@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sparse
+from hypergraphs import nets_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,6 @@ import daskpart
 from daskpart.containers.tensor import LabelledTensor, as_tensor, from_coordinates
 from daskpart.data_models import fine_grain, medium_grain
 from daskpart.errors import DaskpartWarning, InputError
-from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
 
@@ -32,11 +32,6 @@ def slices(tensor: LabelledTensor) -> list[list[int]]:
         for mode in range(tensor.n_modes)
         for index in range(tensor.shape[mode])
     ]
-
-
-def nets_of(hypergraph: Hypergraph) -> list[list[int]]:
-    pointer = hypergraph.net_pointer
-    return [hypergraph.pins[pointer[n] : pointer[n + 1]].tolist() for n in range(hypergraph.n_nets)]
 
 
 @given(tensors(), st.integers(1, 20))

@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse
 import sparse
 import xarray as xr
+from hypergraphs import random_nets
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,12 +31,8 @@ from daskpart.partitioners.multilevel.v_cycle import rebalanced
 from daskpart.partitions import Partition
 
 
-def random_nets(seed: int, n: int, n_nets: int) -> Hypergraph:
-    rng = np.random.default_rng(seed)
-    sizes = rng.integers(0, 6, n_nets)
-    pointer = np.concatenate([[0], np.cumsum(sizes)])
-    weights = rng.integers(0, 5, n)
-    return Hypergraph.from_nets(pointer, rng.integers(0, n, sizes.sum()), n, weights)
+def some_nets(seed: int, n: int, n_nets: int) -> Hypergraph:
+    return random_nets(np.random.default_rng(seed), n, n_nets, (0, 6), (0, 5))
 
 
 def random_weights(seed: int, n: int, n_weights: int) -> np.ndarray:
@@ -69,7 +66,7 @@ def several(hypergraph: Hypergraph, weights: np.ndarray) -> Hypergraph:
 def test_each_weight_is_within_its_bound_or_a_warning_says_that_it_is_not(
     seed, n, n_parts, n_weights, epsilon, objective
 ):
-    hypergraph, weights = random_nets(seed, n, 3 * n), random_weights(seed, n, n_weights)
+    hypergraph, weights = some_nets(seed, n, 3 * n), random_weights(seed, n, n_weights)
     options = {"epsilon": epsilon, "random_state": seed, "further_weights": weights}
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -191,7 +188,7 @@ def excess(part: np.ndarray, weights: np.ndarray, most: np.ndarray) -> int:
 
 @given(seed=st.integers(0, 10_000), n_parts=st.integers(2, 6), n_weights=st.integers(1, 3))
 def test_no_step_of_the_search_over_parts_makes_them_heavier_than_allowed(seed, n_parts, n_weights):
-    nets = several(random_nets(seed, 60, 200), random_weights(seed, 60, n_weights))
+    nets = several(some_nets(seed, 60, 200), random_weights(seed, 60, n_weights))
     start = np.random.default_rng(seed).integers(0, n_parts, 60).astype(np.int32)
     level, weights = with_transpose(level_of(nets)), columns(nets)
     most = np.tile(most_of_each(weights, n_parts, 0.1), (n_parts, 1))
@@ -210,7 +207,7 @@ def test_no_step_of_the_search_over_parts_makes_them_heavier_than_allowed(seed, 
 
 @given(seed=st.integers(0, 10_000), n_weights=st.integers(1, 3), share=st.floats(0.2, 0.8))
 def test_a_pass_over_two_sides_never_adds_to_what_is_too_heavy(seed, n_weights, share):
-    nets = several(random_nets(seed, 60, 200), random_weights(seed, 60, n_weights))
+    nets = several(some_nets(seed, 60, 200), random_weights(seed, 60, n_weights))
     level, weights = with_transpose(level_of(nets)), columns(nets)
     side = (np.random.default_rng(seed).random(60) < share).astype(np.int8)
     limits = np.tile(most_of_each(weights, 2, 0.05), (2, 1))
@@ -223,14 +220,14 @@ def test_a_pass_over_two_sides_never_adds_to_what_is_too_heavy(seed, n_weights, 
 
 
 def test_a_further_weight_like_the_first_changes_no_bound():
-    nets = random_nets(3, 500, 2000)
+    nets = some_nets(3, 500, 2000)
     found = daskpart.partition(nets, 5, further_weights=nets.vertex_weights)
     assert found.info["further_imbalances"] == [found.imbalance]
     assert found.imbalance <= 0.03
 
 
 def test_reports_tell_each_imbalance_and_refining_forgets_them(tmp_path):
-    nets, labelled = random_nets(4, 300, 900), np.arange(300) < 60
+    nets, labelled = some_nets(4, 300, 900), np.arange(300) < 60
     found = daskpart.partition(nets, 4, further_weights=labelled)
     found.save(tmp_path / "parts.npz")
     loaded = daskpart.Partition.load(tmp_path / "parts.npz")
@@ -240,7 +237,7 @@ def test_reports_tell_each_imbalance_and_refining_forgets_them(tmp_path):
 
 
 def test_a_comparison_takes_them_for_one_of_its_methods():
-    nets, labelled = random_nets(5, 300, 900), np.arange(300) < 60
+    nets, labelled = some_nets(5, 300, 900), np.arange(300) < 60
     methods = {"one": {}, "two": {"further_weights": labelled}}
     table = daskpart.compare_partitions(nets, 3, methods, progress=False)
     counts = np.bincount(table.partitions["two"].assignment[labelled], minlength=3)
@@ -277,7 +274,7 @@ def test_a_graph_network_trains_on_parts_with_as_many_labelled_vertices_each():
 )
 def test_weights_that_are_none_are_refused(weights, words):
     with pytest.raises(InputError, match=words):
-        daskpart.partition(random_nets(0, 30, 60), 3, further_weights=weights)
+        daskpart.partition(some_nets(0, 30, 60), 3, further_weights=weights)
 
 
 @pytest.mark.parametrize(
@@ -291,12 +288,12 @@ def test_weights_that_are_none_are_refused(weights, words):
 )
 def test_what_knows_one_weight_only_is_refused(options, words):
     with pytest.raises(InputError, match=words):
-        daskpart.partition(random_nets(0, 30, 60), 3, further_weights=[1] * 30, **options)
+        daskpart.partition(some_nets(0, 30, 60), 3, further_weights=[1] * 30, **options)
 
 
 def test_an_epsilon_that_bounds_nothing_fits_beside_large_weights():
     weights = np.stack([np.arange(30) % 7 << 40, np.full(30, 2**33)], 1)
-    nets, asked = random_nets(0, 30, 60), {"epsilon": 1e6, "further_weights": weights}
+    nets, asked = some_nets(0, 30, 60), {"epsilon": 1e6, "further_weights": weights}
     assert len(np.unique(daskpart.partition(nets, 3, **asked).assignment)) == 3
 
 
@@ -318,7 +315,7 @@ def test_options_that_exclude_further_weights_are_refused_before_data_are_read()
     ],
 )
 def test_weights_may_be_held_by_anything_that_has_columns(held_by):
-    nets, weights = random_nets(0, 30, 60), np.stack([np.arange(30) < 9, np.arange(30)], 1) * 1
+    nets, weights = some_nets(0, 30, 60), np.stack([np.arange(30) < 9, np.arange(30)], 1) * 1
     found, expected = (
         daskpart.partition(nets, 3, epsilon=0.2, further_weights=each)
         for each in (held_by(weights), weights)
@@ -352,7 +349,7 @@ def test_an_engine_that_knows_one_weight_only_is_refused():
         partition = bipartition
 
     with pytest.raises(InputError, match="further_weights need engine='multilevel': 'other'"):
-        daskpart.partition(random_nets(0, 30, 60), 3, further_weights=[1] * 30, engine=Other())
+        daskpart.partition(some_nets(0, 30, 60), 3, further_weights=[1] * 30, engine=Other())
 
 
 def test_part_of_weightless_vertices_counts_vertices_and_the_further_weight():

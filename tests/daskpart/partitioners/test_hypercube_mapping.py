@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypergraphs import hypergraph_of, nets_of, random_hypergraph
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,28 +28,14 @@ class DrawingEngine:
         self.shown: list[list[tuple[set[int], int]]] = []
 
     def bipartition(self, hypergraph, targets, epsilon, fixed, random_state):
-        nets = np.split(hypergraph.pins, hypergraph.net_pointer[1:-1])
-        costs = hypergraph.net_costs.tolist()
-        self.shown.append([(set(net.tolist()), c) for net, c in zip(nets, costs, strict=False)])
+        nets = map(set, nets_of(hypergraph))
+        self.shown.append(list(zip(nets, hypergraph.net_costs.tolist(), strict=True)))
         assert fixed[-2:].tolist() == [0, 1] and hypergraph.vertex_weights[-2:].tolist() == [0, 0]
         drawn = np.random.default_rng(random_state).integers(0, 2, hypergraph.n_vertices)
         return np.where(fixed >= 0, fixed, drawn).astype(np.int8)
 
     def partition(self, hypergraph, n_parts, epsilon, random_state):
         raise NotImplementedError
-
-
-def random_hypergraph(seed: int, heaviest: int = 4) -> Hypergraph:
-    rng = np.random.default_rng(seed)
-    n_vertices, n_nets = int(rng.integers(17, 60)), int(rng.integers(1, 40))
-    sizes = rng.integers(0, 12, n_nets)
-    return Hypergraph.from_nets(
-        np.concatenate([[0], np.cumsum(sizes)]),
-        rng.integers(0, n_vertices, sizes.sum()),
-        n_vertices,
-        vertex_weights=rng.integers(1, heaviest + 1, n_vertices),
-        net_costs=rng.integers(0, 7, n_nets),
-    )
 
 
 def concurrent_volume(hypergraph: Hypergraph, assignment: np.ndarray, n_parts: int) -> int:
@@ -58,7 +45,7 @@ def concurrent_volume(hypergraph: Hypergraph, assignment: np.ndarray, n_parts: i
 
 @given(seeds, st.integers(1, 17), st.booleans())
 def test_costs_paid_are_the_concurrent_volume(seed, n_parts, multilevel):
-    hypergraph = random_hypergraph(seed)
+    hypergraph = random_hypergraph(np.random.default_rng(seed))
     engine = get_engine("multilevel") if multilevel else DrawingEngine()
     bipartition, calls = engine.bipartition, []
     engine.bipartition = lambda *given: calls.append(given) or bipartition(*given)
@@ -71,10 +58,10 @@ def test_costs_paid_are_the_concurrent_volume(seed, n_parts, multilevel):
 @settings(max_examples=25)
 @given(seeds, st.sampled_from([2, 4, 5, 8, 11]))
 def test_engine_is_shown_the_nets_of_algorithm_3(seed, n_parts):
-    hypergraph = random_hypergraph(seed)
+    hypergraph = random_hypergraph(np.random.default_rng(seed))
     engine = DrawingEngine()
     parts = hypercube_mapping(hypergraph, n_parts, engine, random_state=seed).assignment
-    nets = [net.tolist() for net in np.split(hypergraph.pins, hypergraph.net_pointer[1:-1])]
+    nets = nets_of(hypergraph)
     shown = iter(engine.shown)
     for bit in range((n_parts - 1).bit_length()):
         state = [set() for _ in nets]
@@ -108,7 +95,7 @@ def breadth_first(bit: int) -> list[int]:
 @settings(max_examples=20)
 @given(seeds, st.sampled_from([2, 3, 6, 8, 13]), st.sampled_from([0.03, 0.1]))
 def test_balance_of_unit_weights(seed, n_parts, epsilon):
-    hypergraph = random_hypergraph(seed, heaviest=1)
+    hypergraph = random_hypergraph(np.random.default_rng(seed), heaviest=1)
     engine = get_engine("multilevel")
     found = hypercube_mapping(hypergraph, n_parts, engine, epsilon, random_state=seed)
     allowed = max(
@@ -119,7 +106,7 @@ def test_balance_of_unit_weights(seed, n_parts, epsilon):
 
 @given(seeds, st.sampled_from([2, 3, 7, 8]))
 def test_fixed_vertices_stay(seed, n_parts):
-    hypergraph = random_hypergraph(seed)
+    hypergraph = random_hypergraph(np.random.default_rng(seed))
     rng = np.random.default_rng(seed)
     fixed = np.where(rng.random(hypergraph.n_vertices) < 0.3, 1, 0)
     fixed = np.where(fixed, rng.integers(0, n_parts, hypergraph.n_vertices), -1).astype(np.int32)
@@ -130,7 +117,7 @@ def test_fixed_vertices_stay(seed, n_parts):
 
 
 def test_method_of_partition():
-    hypergraph = random_hypergraph(5)
+    hypergraph = random_hypergraph(np.random.default_rng(5))
     mapped = partition(hypergraph, 8, method="hypercube", polish=False, random_state=3)
     assert mapped.info["cost_paid"] == concurrent_volume(hypergraph, mapped.assignment, 8)
     assert mapped.info["objective"] == "concurrent-volume" and mapped.info["engine"] == "multilevel"
@@ -159,7 +146,7 @@ def test_an_engine_that_moves_an_anchor_is_named():
             return np.zeros(hypergraph.n_vertices, np.int8)
 
     with pytest.raises(EngineError, match="'drawing' moved fixed vertex 54"):
-        hypercube_mapping(random_hypergraph(2), 2, Careless())
+        hypercube_mapping(random_hypergraph(np.random.default_rng(2)), 2, Careless())
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -168,8 +155,8 @@ def test_no_part_is_relieved_below_a_vertex_that_is_too_heavy(seed):
     rng = np.random.default_rng(seed)
     weights, sizes = rng.integers(1, 40, 120), rng.integers(2, 8, 90)
     weights[0] = 3 * weights.sum() // 32
-    pins = np.concatenate([rng.choice(120, size, replace=False) for size in sizes])
-    nets = Hypergraph.from_nets(np.append(0, np.cumsum(sizes)), pins, 120, weights)
+    drawn = [rng.choice(120, size, replace=False) for size in sizes]
+    nets = hypergraph_of(drawn, 120, vertex_weights=weights)
     mapped, moved = (
         partition(nets, 32, method="hypercube", polish=polish, epsilon=0.03)
         for polish in (False, True)

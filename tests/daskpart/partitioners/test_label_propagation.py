@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypergraphs import random_nets
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,14 +20,7 @@ OBJECTIVES = [CutNet(), ConnectivityMinusOne(), PowerConnectivity(2), PowerConne
 def random_start(seed: int, n_parts: int) -> tuple[Hypergraph, Partition]:
     rng = np.random.default_rng(seed)
     n_vertices, n_nets = int(rng.integers(n_parts, 60)), int(rng.integers(0, 50))
-    sizes = rng.integers(0, 9, n_nets)
-    hypergraph = Hypergraph.from_nets(
-        np.concatenate([[0], np.cumsum(sizes)]),
-        rng.integers(0, n_vertices, sizes.sum()),
-        n_vertices,
-        vertex_weights=rng.integers(0, 5, n_vertices),
-        net_costs=rng.integers(0, 5, n_nets),
-    )
+    hypergraph = random_nets(rng, n_vertices, n_nets, (0, 9), (0, 5), (0, 5))
     assignment = rng.integers(0, n_parts, n_vertices)
     return hypergraph, Partition(assignment, n_parts, hypergraph.vertex_weights)
 

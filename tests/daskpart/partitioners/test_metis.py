@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse
+from hypergraphs import hypergraph_of
 
 from daskpart.connectivity import Connectivity
 from daskpart.errors import InputError
@@ -29,8 +30,7 @@ def clusters(n_clusters: int = 4, size: int = 25) -> Hypergraph:
         for _ in range(60)
     ]
     nets += [np.arange(0, n_clusters * size, 7), np.array([], int)]
-    pointer = np.concatenate([[0], np.cumsum([len(net) for net in nets])])
-    return Hypergraph.from_nets(pointer, np.concatenate(nets), n_clusters * size + 1)
+    return hypergraph_of(nets, n_clusters * size + 1)
 
 
 def cut(hypergraph: Hypergraph, n_parts: int, random_state: int = 0) -> np.ndarray:

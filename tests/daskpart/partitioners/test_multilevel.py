@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+from hypergraphs import hypergraph_of, paid, random_nets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,21 +29,13 @@ def hypergraphs(draw, light: bool = False) -> Hypergraph:
     """Nets of 0 to n pins, repeated pins, isolated vertices, weights 0, costs up to 2^40."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     n = draw(st.integers(1, 60))
-    sizes = rng.integers(0, min(n, draw(st.integers(1, 12))) + 1, draw(st.integers(0, 80)))
-    pins = rng.integers(0, n, sizes.sum())
-    weights = np.ones(n, np.int64) if light else rng.integers(0, 6, n)
-    costs = rng.integers(0, draw(st.sampled_from([2, 9, 2**40])), sizes.size)
-    return Hypergraph.from_nets(np.concatenate([[0], np.cumsum(sizes)]), pins, n, weights, costs)
+    largest, n_nets = min(n, draw(st.integers(1, 12))), draw(st.integers(0, 80))
+    costs = 0, draw(st.sampled_from([2, 9, 2**40]))
+    return random_nets(rng, n, n_nets, (0, largest + 1), (1, 2) if light else (0, 6), costs)
 
 
 def connectivity_minus_one(hypergraph: Hypergraph, part: np.ndarray) -> int:
-    """Straight from the definition."""
-    nets = np.split(hypergraph.pins, hypergraph.net_pointer[1:])[:-1]
-    return sum(
-        int(cost) * (len(set(part[net].tolist())) - 1)
-        for net, cost in zip(nets, hypergraph.net_costs, strict=True)
-        if net.size
-    )
+    return paid(hypergraph, part, np.maximum(np.arange(part.max() + 2) - 1, 0))
 
 
 def quietly(call, *arguments):
@@ -223,10 +216,7 @@ def test_communities_stay_within_what_hangs_together():
         40 * block + rng.choice(40, 8, replace=False) for block in range(10) for _ in range(30)
     ]
     between = [rng.choice(400, 2, replace=False) for _ in range(5)]
-    pins = np.concatenate(inside + between)
-    sizes = [net.size for net in inside + between]
-    hypergraph = Hypergraph.from_nets(np.concatenate([[0], np.cumsum(sizes)]), pins, 400)
-    found = communities(level_of(hypergraph))
+    found = communities(level_of(hypergraph_of(inside + between, 400)))
     usual = [np.bincount(block).argmax() for block in found.reshape(10, 40)]
     assert len(set(usual)) == 10
     assert np.mean(found == np.repeat(usual, 40)) > 0.9

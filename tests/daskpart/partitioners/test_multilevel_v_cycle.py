@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypergraphs import paid, random_nets
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,21 +17,8 @@ from daskpart.partitioners.objectives import PowerConnectivity
 
 def made(seed: int, n: int, n_nets: int, weighted: bool = False) -> Hypergraph:
     """Random nets of 1 to 6 pins; a quarter of the weights may be 0."""
-    rng = np.random.default_rng(seed)
-    sizes = rng.integers(1, 7, n_nets)
-    weights = rng.integers(0, 4, n) if weighted else None
-    pointer = np.concatenate([[0], np.cumsum(sizes)])
-    pins = rng.integers(0, n, sizes.sum())
-    return Hypergraph.from_nets(pointer, pins, n, weights, rng.integers(0, 5, n_nets))
-
-
-def paid(hypergraph: Hypergraph, part: np.ndarray, cost_table: np.ndarray) -> int:
-    """Straight from the definition."""
-    nets = np.split(hypergraph.pins, hypergraph.net_pointer[1:-1])
-    return sum(
-        int(cost * cost_table[len(set(part[net].tolist()))])
-        for net, cost in zip(nets, hypergraph.net_costs, strict=True)
-    )
+    rng, weights = np.random.default_rng(seed), (0, 4) if weighted else (1, 2)
+    return random_nets(rng, n, n_nets, (1, 7), weights, (0, 5))
 
 
 @given(st.integers(0, 10**6), st.integers(2, 7), st.sampled_from([1, 2, 3]), st.booleans())

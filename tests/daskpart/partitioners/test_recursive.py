@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from hypergraphs import random_nets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -71,24 +72,17 @@ def quiet():
         yield
 
 
-def random_hypergraph(seed: int, heaviest: int = 4) -> Hypergraph:
+def some_nets(seed: int) -> Hypergraph:
     rng = np.random.default_rng(seed)
     n_vertices, n_nets = int(rng.integers(8, 50)), int(rng.integers(0, 40))
-    sizes = rng.integers(0, 12, n_nets)
-    return Hypergraph.from_nets(
-        np.concatenate([[0], np.cumsum(sizes)]),
-        rng.integers(0, n_vertices, sizes.sum()),
-        n_vertices,
-        vertex_weights=rng.integers(0, heaviest + 1, n_vertices),
-        net_costs=rng.integers(0, 5, n_nets),
-    )
+    return random_nets(rng, n_vertices, n_nets, (0, 12), (0, 5), (0, 5))
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 3, 4, 5, 7, 8]))
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_costs_paid_add_up_to_the_metric_exactly(name, seed, n_parts):
     """Theorem 1 for every table: with random cuts many nets split again and again."""
-    hypergraph = random_hypergraph(seed)
+    hypergraph = some_nets(seed)
     objective, metric = OBJECTIVES[name]
     found = recursive_bipartition(hypergraph, n_parts, objective, RandomEngine(), random_state=seed)
     partition = Partition(found.assignment, n_parts)
@@ -98,7 +92,7 @@ def test_costs_paid_add_up_to_the_metric_exactly(name, seed, n_parts):
 @pytest.mark.parametrize("name", OBJECTIVES)
 @pytest.mark.parametrize("n_parts", [2, 5, 8])
 def test_costs_paid_add_up_with_our_engine(name, n_parts):
-    hypergraph = random_hypergraph(7)
+    hypergraph = some_nets(7)
     objective, metric = OBJECTIVES[name]
     with quiet():
         found = recursive_bipartition(hypergraph, n_parts, objective, get_engine("multilevel"))
@@ -108,7 +102,7 @@ def test_costs_paid_add_up_with_our_engine(name, n_parts):
 
 @given(st.integers(0, 2**32 - 1))
 def test_a_fractional_rho_is_exact_in_its_scaled_table(seed):
-    hypergraph, objective = random_hypergraph(seed), PowerConnectivity(1.5)
+    hypergraph, objective = some_nets(seed), PowerConnectivity(1.5)
     found = recursive_bipartition(hypergraph, 5, objective, RandomEngine())
     incidence = Connectivity.from_partition(hypergraph, Partition(found.assignment, 5))
     cost_table = objective.cost_table(5)
@@ -166,7 +160,7 @@ def test_the_final_balance_holds_whatever_the_engine_uses_up(seed, n_parts, epsi
 @settings(max_examples=15)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([2, 3, 5, 8]))
 def test_fixed_vertices_reach_their_parts(seed, n_parts):
-    hypergraph = random_hypergraph(seed)
+    hypergraph = some_nets(seed)
     rng = np.random.default_rng(seed)
     fixed = np.where(rng.random(hypergraph.n_vertices) < 0.3, rng.integers(0, n_parts), -1)
     for engine in (RandomEngine(), get_engine("multilevel")):
@@ -178,7 +172,7 @@ def test_fixed_vertices_reach_their_parts(seed, n_parts):
 
 
 def test_same_seed_same_parts():
-    hypergraph, objective = random_hypergraph(1), PowerConnectivity(2)
+    hypergraph, objective = some_nets(1), PowerConnectivity(2)
     first, again, other = (
         recursive_bipartition(hypergraph, 6, objective, RandomEngine(), 0.03, seed).assignment
         for seed in (3, 3, 4)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import sparse
+from hypergraphs import random_hypergraph
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,16 +38,8 @@ parts_counts = st.sampled_from([2, 3, 5, 6, 8, 13, 16])
 
 def random_case(seed: int, n_parts: int) -> tuple[Hypergraph, Partition]:
     rng = np.random.default_rng(seed)
-    n_vertices, n_nets = int(rng.integers(17, 60)), int(rng.integers(1, 40))
-    sizes = rng.integers(0, 12, n_nets)
-    hypergraph = Hypergraph.from_nets(
-        np.concatenate([[0], np.cumsum(sizes)]),
-        rng.integers(0, n_vertices, sizes.sum()),
-        n_vertices,
-        vertex_weights=rng.integers(1, 5, n_vertices),
-        net_costs=rng.integers(0, 7, n_nets),
-    )
-    assignment = rng.integers(0, n_parts, n_vertices)
+    hypergraph = random_hypergraph(rng)
+    assignment = rng.integers(0, n_parts, hypergraph.n_vertices)
     return hypergraph, Partition(assignment, n_parts, hypergraph.vertex_weights)
 
 

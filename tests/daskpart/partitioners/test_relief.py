@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from hypergraphs import random_nets
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,12 +15,7 @@ from daskpart.partitioners.relief import relieve
 def random_case(seed: int, n_parts: int):
     generator = np.random.default_rng(seed)
     n_vertices, n_nets = int(generator.integers(n_parts, 40)), int(generator.integers(1, 30))
-    sizes = generator.integers(0, 8, n_nets)
-    hypergraph = daskpart.Hypergraph.from_nets(
-        np.concatenate([[0], np.cumsum(sizes)]),
-        generator.integers(0, n_vertices, sizes.sum()),
-        n_vertices,
-    )
+    hypergraph = random_nets(generator, n_vertices, n_nets, (0, 8))
     assignment = generator.permutation(np.arange(n_vertices) % n_parts).astype(np.int32)
     return hypergraph, assignment
 
