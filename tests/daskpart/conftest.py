@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +48,14 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], AbstractCont
             resource.setrlimit(resource.RLIMIT_FSIZE, usual)
 
     return limited
+
+
+@pytest.fixture
+def ax() -> Iterator[Any]:
+    """What a picture is drawn on; at the end it is rendered, so one that cannot be fails."""
+    figure = pytest.importorskip("matplotlib.figure").Figure((5, 4), layout="constrained")
+    yield figure.subplots()
+    figure.savefig(io.BytesIO(), format="png")
 
 
 @pytest.fixture

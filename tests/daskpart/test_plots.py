@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -21,13 +20,6 @@ from daskpart.errors import InputError
 
 pd = pytest.importorskip("pandas")
 figure_module = pytest.importorskip("matplotlib.figure")
-
-
-@pytest.fixture
-def ax():
-    created = figure_module.Figure(figsize=(6, 4), layout="constrained").subplots()
-    yield created
-    created.figure.savefig(io.BytesIO(), format="png")  # a picture that cannot be drawn fails here
 
 
 def history(n_epochs: int, validation: bool = True):

@@ -16,13 +16,6 @@ pytest.importorskip("matplotlib")
 
 
 @pytest.fixture
-def ax():
-    from matplotlib.figure import Figure
-
-    return Figure().subplots()
-
-
-@pytest.fixture
 def history():
     return pd.DataFrame({"iteration": [1, 2, 3], "fit": [0.1, 0.3, 0.35], "seconds": [2.0, 1, 1]})
 

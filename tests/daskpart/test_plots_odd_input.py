@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -20,13 +19,6 @@ from daskpart.plots import canvas
 pd = pytest.importorskip("pandas")
 figure_module = pytest.importorskip("matplotlib.figure")
 NAMES = ["a_b^c$$", "$x$", "50% \\frac", "<b>&amp;</b>"]  # matplotlib takes dollars for mathematics
-
-
-@pytest.fixture
-def ax():
-    created = figure_module.Figure(figsize=(5, 4), layout="constrained").subplots()
-    yield created
-    created.figure.savefig(io.BytesIO(), format="png")  # a picture that cannot be drawn fails here
 
 
 @pytest.fixture
