@@ -1,10 +1,24 @@
-"""CP-ALS on a dense array in a few lines of numpy: what the ranks must come to."""
+"""CP in a few lines of numpy: what the ranks begin with, and what they must come to."""
 
 from __future__ import annotations
 
 import numpy as np
 
 _LETTERS = "abcdefgh"
+
+
+def first_factors(shape, n_components, seed=1):
+    random = np.random.default_rng(seed)
+    return [random.random((extent, n_components)) for extent in shape]
+
+
+def assert_close(state, expected, tolerance):
+    """Factors, weights and the fit after each iteration, as `dense_cp` gives them."""
+    factors, weights, fits = expected
+    for own, factor in zip(state.factors, factors, strict=True):
+        np.testing.assert_allclose(own, factor, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(state.weights, weights, rtol=tolerance)
+    np.testing.assert_allclose([row["fit"] for row in state.history], fits, rtol=0, atol=tolerance)
 
 
 def dense_cp(array, factors, n_iterations, ridge=0.0, fixed=()):
@@ -32,18 +46,13 @@ def products(array, factors, mode):
     return np.einsum(spec, array, *[factors[k] for k in others], optimize=True)
 
 
+def rows_at(factors, cells):
+    """For each cell the product of the rows of its indices, component by component."""
+    return np.prod([factor[i] for factor, i in zip(factors, cells, strict=True)], axis=0)
+
+
 def whole(factors, weights):
     """The array that factors and weights stand for."""
     letters = _LETTERS[: len(factors)]
     spec = ",".join(f"{letter}r" for letter in letters) + f",r->{letters}"
     return np.einsum(spec, *factors, weights, optimize=True)
-
-
-def same_bits(one, other):
-    """Weights, factors and the fit after each iteration."""
-    pairs = zip(one.state_.factors, other.state_.factors, strict=True)
-    return (
-        all(a.tobytes() == b.tobytes() for a, b in pairs)
-        and one.state_.weights.tobytes() == other.state_.weights.tobytes()
-        and one.history_["fit"].tolist() == other.history_["fit"].tolist()
-    )

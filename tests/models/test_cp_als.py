@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import log2
 
 import numpy as np
 import pytest
 import sparse
-from dense_cp import dense_cp
+from dense_cp import assert_close, dense_cp, first_factors
+from fit_tools import Connected
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,22 +54,7 @@ def settings(n_ranks, method="emb", partitioner="random", **changes):
 
 
 def start_of(tensor):
-    random = np.random.default_rng(0)
-    factors = [random.random((extent, RANK)) for extent in tensor.shape]
-    return CPState(np.ones(RANK), factors, tensor.dims)
-
-
-class Local:
-    """Connects to ranks of this process."""
-
-    def __init__(self, n_ranks):
-        self.n_ranks = n_ranks
-
-    def open(self, after_loss):
-        return LocalCommunicator(self.n_ranks, n_threads=1)
-
-    def can_improve(self):
-        return False
+    return CPState(np.ones(RANK), first_factors(tensor.shape, RANK), tensor.dims)
 
 
 def trainer(tensor, plan_settings, update=None, start=None, dtype="float64"):
@@ -80,7 +67,8 @@ def trainer(tensor, plan_settings, update=None, start=None, dtype="float64"):
         return CPText(comm, plan, pieces, tensor.shape, **options)
 
     start = start or start_of(tensor)
-    return Trainer(Local(n_ranks), text, start, n_ranks, plan.expected())
+    ranks = Connected(partial(LocalCommunicator, n_ranks, n_threads=1))
+    return Trainer(ranks, text, start, n_ranks, plan.expected())
 
 
 def run_to(trained, last):
@@ -101,14 +89,6 @@ def run(tensor, plan_settings, n_iterations=4, **options):
         trained.close()
 
 
-def assert_close(state, reference, tolerance=1e-10):
-    factors, weights, fits = reference
-    for own, expected in zip(state.factors, factors, strict=True):
-        np.testing.assert_allclose(own, expected, atol=tolerance)
-    np.testing.assert_allclose(state.weights, weights, rtol=tolerance, atol=tolerance)
-    assert [row["fit"] for row in state.history] == pytest.approx(fits, abs=tolerance)
-
-
 @pytest.fixture(scope="module", params=[2, 3, 4])
 def case(request):
     tensor = tensor_of(request.param)
@@ -122,7 +102,7 @@ def test_every_method_gives_the_serial_result(case, method, n_ranks):
     tensor, reference = case
     for owners in ("packed", "random"):
         state, report = run(tensor, settings(n_ranks, method, owners=owners))
-        assert_close(state, reference)
+        assert_close(state, reference, 1e-10)
         assert report.matches, report
 
 
@@ -132,7 +112,7 @@ def test_every_method_gives_the_serial_result(case, method, n_ranks):
 def test_every_partition_gives_the_serial_result(case, method, partitioner):
     tensor, reference = case
     state, report = run(tensor, settings(4, method, partitioner))
-    assert_close(state, reference)
+    assert_close(state, reference, 1e-10)
     assert report.matches, report
 
 
@@ -186,7 +166,7 @@ def test_a_ridge_is_that_of_the_reference(case):
     tensor, _ = case
     state, _ = run(tensor, settings(3), update=Update(ridge=(0.5,) * tensor.n_modes))
     reference = dense_cp(tensor.to_coo().todense(), start_of(tensor).factors, 4, ridge=0.5)
-    assert_close(state, reference)
+    assert_close(state, reference, 1e-10)
 
 
 @pytest.mark.parametrize("method", ["p2p", "emb"])

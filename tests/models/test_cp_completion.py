@@ -7,13 +7,14 @@ import pandas as pd
 import pytest
 import sparse
 import xarray as xr
+from dense_cp import assert_close, first_factors, rows_at
+from fit_tools import assert_same, on_threads
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 from sklearn.model_selection import KFold, cross_val_score
 
 import daskpart
-from daskpart.collectives.transports.threads import ThreadsCommunicator
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.state import same_bits
 from daskpart.models.cp.kernels.normal_equations import add_equations, solve_each
@@ -44,8 +45,7 @@ def planted(shape=(60, 50, 40), n_components=5, share=0.1, seed=0):
     random = np.random.default_rng(seed)
     factors = [random.normal(size=(extent, n_components)) for extent in shape]
     cells = np.array(np.nonzero(random.random(shape) < share))
-    products = np.prod([factor[index] for factor, index in zip(factors, cells, strict=True)], 0)
-    return sparse.COO(cells, products.sum(axis=1), shape=shape), factors
+    return sparse.COO(cells, rows_at(factors, cells).sum(axis=1), shape=shape), factors
 
 
 def masked_cp(tensor, factors, n_iterations, ridge=0.0, nonnegative=False):
@@ -54,9 +54,8 @@ def masked_cp(tensor, factors, n_iterations, ridge=0.0, nonnegative=False):
     coordinates, values = tensor.coords, tensor.data
     for _ in range(n_iterations):
         for mode, extent in enumerate(tensor.shape):
-            rows = np.prod(
-                [f[i] for m, (f, i) in enumerate(zip(factors, coordinates, strict=True))
-                 if m != mode], axis=0)  # fmt: skip
+            others = factors[:mode] + factors[mode + 1 :]
+            rows = rows_at(others, np.delete(coordinates, mode, axis=0))
             solved = np.zeros((extent, factors[0].shape[1]))
             for i in range(extent):
                 own = coordinates[mode] == i
@@ -65,8 +64,8 @@ def masked_cp(tensor, factors, n_iterations, ridge=0.0, nonnegative=False):
                 solved[i] = np.linalg.solve(normal, right)
             weights = np.linalg.norm(solved, axis=0)
             factors[mode] = solved / weights
-        found = weights * np.prod([f[i] for f, i in zip(factors, coordinates, strict=True)], axis=0)
-        fits.append(1 - np.linalg.norm(values - found.sum(axis=1)) / np.linalg.norm(values))
+        found = rows_at(factors, coordinates) @ weights
+        fits.append(1 - np.linalg.norm(values - found) / np.linalg.norm(values))
     return factors, weights, fits
 
 
@@ -81,32 +80,27 @@ def match(factors, state):
 @pytest.fixture(scope="module", params=[2, 3, 4])
 def case(request):
     tensor = entries_of(request.param)
-    random = np.random.default_rng(0)
-    start = [random.random((extent, RANK)) for extent in tensor.shape]
+    start = first_factors(tensor.shape, RANK)
     return tensor, start, masked_cp(tensor, start, 4)
 
 
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_gives_the_serial_result(case, method, n_ranks):
-    tensor, start, (factors, weights, fits) = case
+    tensor, start, expected = case
     result = model(n_ranks, method=method, init=start).fit(tensor)
-    for own, expected in zip(result.state_.factors, factors, strict=True):
-        np.testing.assert_allclose(own, expected, atol=1e-8)
-    np.testing.assert_allclose(result.weights_, weights, rtol=1e-8)
-    assert result.history_["fit"].tolist() == pytest.approx(fits, abs=1e-9)
+    assert_close(result.state_, expected, 1e-9)
     assert result.comm_report_.matches, result.comm_report_
     assert result.fit_ == pytest.approx(result.score(tensor), abs=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore::daskpart.errors.BalanceWarning")
 def test_every_partition_gives_the_serial_result(case):
-    tensor, start, (factors, *_) = case
+    tensor, start, expected = case
     for partitioner in ("medium-grain", "hypercube-fine-grain"):
         cut = {"model": partitioner.removeprefix("hypercube-"), "epsilon": 0.5}
         result = model(4, method="p2p", partitioner=cut, init=start).fit(tensor)
-        for own, expected in zip(result.state_.factors, factors, strict=True):
-            np.testing.assert_allclose(own, expected, atol=1e-8)
+        assert_close(result.state_, expected, 1e-9)
         assert result.comm_report_.matches
 
 
@@ -134,32 +128,16 @@ def test_bytes_are_those_planned(missing, n_ranks):
     assert report.expected_bytes == report.measured_bytes and report.matches
 
 
-class Threads:
-    """Every rank runs the text on a thread of its own: what worker processes do, without any."""
-
-    def __init__(self, n_ranks):
-        self.n_ranks = n_ranks
-
-    def open(self, after_loss):
-        return ThreadsCommunicator(self.n_ranks)
-
-    def can_improve(self):
-        return False
-
-
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8])
 @pytest.mark.parametrize("method", METHODS)
-def test_every_transport_gives_the_same_bits(monkeypatch, method, n_ranks):
+def test_every_transport_gives_the_same_bits(method, n_ranks):
     tensor = entries_of(3)
     options = {"method": method, "max_iter": 2, "nonnegative": method == "emb"}
     local = model(n_ranks, **options).fit(tensor)
     graph = model(n_ranks, transport="graph", **options).fit(tensor)
-    alone = model(n_ranks, **options)
-    monkeypatch.setattr(alone, "_connection", lambda plan, client: Threads(n_ranks))
-    alone.fit(tensor)
+    alone = on_threads(model(n_ranks, **options)).fit(tensor)
     for other in (graph, alone):
-        for one, two in zip(local.state_.factors, other.state_.factors, strict=True):
-            np.testing.assert_array_equal(one, two)
+        assert_same(local, other)
         assert other.comm_report_.matches
 
 
@@ -171,8 +149,7 @@ def test_worker_processes_give_the_bits_of_local(client):
             model(4, transport=transport, method=method).fit(tensor)
             for transport in ("local", "dask")
         )
-        for one, two in zip(local.state_.factors, spmd.state_.factors, strict=True):
-            np.testing.assert_array_equal(one, two)
+        assert_same(local, spmd)
         assert spmd.comm_report_.transport == "dask" and spmd.comm_report_.matches
 
 
@@ -184,7 +161,7 @@ def test_planted_factors_are_found_behind_nine_missing_of_ten():
     zero = model(n_components=5, missing="zero", **options).fit(tensor)
     assert match(factors, zero.state_) < 0.8
     hidden = np.array([(1, 2, 3), (4, 5, 6), (7, 8, 9)])
-    expected = np.prod([f[i] for f, i in zip(factors, hidden.T, strict=True)], 0).sum(axis=1)
+    expected = rows_at(factors, hidden.T).sum(axis=1)
     np.testing.assert_allclose(unknown.predict(hidden), expected, atol=1e-4)
 
 
