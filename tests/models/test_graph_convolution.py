@@ -71,29 +71,38 @@ def weights_of(fitted) -> np.ndarray:
 # -- gradients ---
 
 
-def loss_and_gradient(estimator, X, y, A, n_ranks):
-    """The loss as a function of flat weights, and its gradient at the first ones."""
+def check_gradient(estimator, X, y, A, n_ranks):
     problem = estimator._problem(X, y, {"graph": A}, 0)
     network = estimator._network(problem, 0)
     plan = plan_fit(problem, network, n_ranks, partitioner="random", random_state=0)
-    random = np.random.default_rng(5)
-    first = [weight + 0.1 * random.normal(size=weight.shape)
-             for weight in network.first_weights().values()]  # fmt: skip
-    shapes = [weight.shape for weight in first]
-    ends = np.cumsum([weight.size for weight in first])[:-1]
     comm = communicator_for("local", n_ranks)
     prepared, data = laid_out(comm, plan, problem)
+    check_passes(comm, data, prepared, network)
 
-    def passed(flat):
-        weights = [piece.reshape(shape)
-                   for piece, shape in zip(np.split(flat, ends), shapes, strict=True)]  # fmt: skip
-        held = comm.values([RankModel(weights, {})] * n_ranks)
+
+def check_passes(comm, data, prepared, network):
+    """Along directions that move every weight at once, each by another amount."""
+    random, step = np.random.default_rng(5), 1e-6
+    first = [weight + 0.1 * random.normal(size=weight.shape)
+             for weight in network.first_weights().values()]  # fmt: skip
+    ends = np.cumsum([weight.size for weight in first])[:-1]
+
+    def loss_and_gradient(flat):
+        pieces = zip(np.split(flat, ends), first, strict=True)
+        weights = [piece.reshape(weight.shape) for piece, weight in pieces]
+        held = comm.values([RankModel(weights, {})] * comm.n_ranks)
         done = forward(comm, data, prepared[0], held, network=network, epoch=1)
         back = backward(comm, data, prepared[1], held, done, network=network, epoch=1)
-        return np.sum(comm.gather(back), axis=0)
+        total = np.sum(comm.gather(back), axis=0)
+        return total[-2] / network.n_terms, total[:-2]
 
     at = np.concatenate([weight.ravel() for weight in first])
-    return (lambda flat: passed(flat)[-2] / network.n_terms), passed(at)[:-2], at
+    gradient = loss_and_gradient(at)[1]
+    assert gradient.any()
+    for direction in random.normal(size=(6, at.size)):
+        after, before = (loss_and_gradient(at + sign * step * direction)[0] for sign in (1, -1))
+        difference = (after - before) / (2 * step)
+        assert gradient @ direction == pytest.approx(difference, rel=2e-5, abs=2e-8)
 
 
 @pytest.mark.parametrize("n_ranks", [1, 3])
@@ -120,16 +129,6 @@ def test_gradients_of_every_layer(layer, directed, n_ranks):
 def test_gradients_of_every_loss_and_activation(loss, activation, n_ranks):
     estimator = model(loss=loss, activation=activation)
     check_gradient(estimator, features(), labels(loss), graph(), n_ranks)
-
-
-def check_gradient(estimator, X, y, A, n_ranks):
-    """Along directions that move every weight at once, each by another amount."""
-    loss, gradient, at = loss_and_gradient(estimator, X, y, A, n_ranks)
-    step, random = 1e-6, np.random.default_rng(0)
-    for direction in random.normal(size=(6, at.size)):
-        moved = step * direction
-        difference = (loss(at + moved) - loss(at - moved)) / (2 * step)
-        assert gradient @ direction == pytest.approx(difference, rel=2e-5, abs=2e-8)
 
 
 # -- the same training on any ranks ---

@@ -11,7 +11,7 @@ import scipy.sparse
 from fit_tools import Connected, on_threads
 from hypothesis import given
 from hypothesis import strategies as st
-from test_graph_convolution import N, features, graph, labels, model, weights_of
+from test_graph_convolution import N, check_passes, features, graph, labels, model, weights_of
 
 import daskpart
 from daskpart import data_models
@@ -26,7 +26,6 @@ from daskpart.models.graph_convolution.batch_plan import adjacency_of, seeded
 from daskpart.models.graph_convolution.layers import GCN
 from daskpart.models.graph_convolution.layers.dense import Dense
 from daskpart.models.graph_convolution.minibatch import BatchText, mini_batch
-from daskpart.models.graph_convolution.passes import RankModel, backward, forward
 
 LAYERS = ("gcn", "sage", "gin", "gat")  # of one product each
 CASES = [(sampler, layer) for sampler in ("neighbour", "layer") for layer in LAYERS] + [
@@ -186,28 +185,8 @@ def test_gradients_of_a_mini_batch(sampler, layer, n_ranks):
     text, plan, _, comm = prepared_text(
         estimator, features(), labels(), graph(True), n_ranks=n_ranks
     )
-    data, (there, back), _ = drawn(text, plan, comm)
-    random, network = np.random.default_rng(5), plan.network
-    first = [weight + 0.1 * random.normal(size=weight.shape)
-             for weight in network.first_weights().values()]  # fmt: skip
-    ends = np.cumsum([weight.size for weight in first])[:-1]
-
-    def passed(flat):
-        pieces = zip(np.split(flat, ends), first, strict=True)
-        weights = [piece.reshape(weight.shape) for piece, weight in pieces]
-        held = comm.values([RankModel(weights, {})] * n_ranks)
-        done = forward(comm, data, there, held, network=network, epoch=1)
-        shares = backward(comm, data, back, held, done, network=network, epoch=1)
-        return np.sum(comm.gather(shares), axis=0)
-
-    at = np.concatenate([weight.ravel() for weight in first])
-    gradient, step = passed(at)[:-2], 1e-6
-    assert gradient.any()
-    for place in random.permutation(at.size)[:20]:
-        moved = np.zeros(at.size)
-        moved[place] = step
-        difference = (passed(at + moved)[-2] - passed(at - moved)[-2]) / (2 * step)
-        assert gradient[place] == pytest.approx(difference / network.n_terms, rel=2e-5, abs=2e-8)
+    data, prepared, _ = drawn(text, plan, comm)
+    check_passes(comm, data, prepared, plan.network)
 
 
 def test_a_batch_of_everything_is_a_full_batch():
