@@ -34,11 +34,6 @@ def model(n_components=3, **changes):
 
 
 @pytest.fixture(scope="module")
-def tensor():
-    return sparse.random((30, 20, 10), nnz=500, random_state=0)
-
-
-@pytest.fixture(scope="module")
 def fitted(tensor):
     return model().fit(tensor)
 

@@ -8,7 +8,6 @@ import threading
 
 import numpy as np
 import pytest
-import sparse
 from fit_tools import At, assert_same
 
 import daskpart
@@ -20,11 +19,6 @@ OPTIONS = {"max_iter": 3, "tol": 0, "partitioner": "random"}
 
 def model(transport, n_ranks=4, **changes):
     return daskpart.CPDecomposition(3, n_ranks=n_ranks, transport=transport, **(OPTIONS | changes))
-
-
-@pytest.fixture(scope="module")
-def tensor():
-    return sparse.random((30, 20, 10), nnz=500, random_state=0)
 
 
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 8])

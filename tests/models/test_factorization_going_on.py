@@ -27,8 +27,8 @@ def model(n_components=4, **changes):
 
 
 @pytest.fixture(scope="module")
-def triples():
-    return as_matrix(daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0))
+def triples(ratings):
+    return as_matrix(ratings)
 
 
 def test_partial_fit_refuses_another_shape_without_labels(triples):

@@ -32,11 +32,6 @@ def model(n_components=4, **changes):
 
 
 @pytest.fixture(scope="module")
-def ratings():
-    return daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
-
-
-@pytest.fixture(scope="module")
 def triples(ratings):
     return as_matrix(ratings)
 

@@ -25,11 +25,6 @@ def model(transport="auto", n_ranks=3, **changes):
     )
 
 
-@pytest.fixture(scope="module")
-def ratings():
-    return daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
-
-
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 5])
 def test_graph_on_threads_gives_the_bits_of_local(ratings, n_ranks):
     local, graph = (model(kind, n_ranks, eta=1).fit(ratings) for kind in ("local", "graph"))

@@ -28,11 +28,6 @@ def model(transport="dask", n_ranks=4, **changes):
     )
 
 
-@pytest.fixture(scope="module")
-def ratings():
-    return daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
-
-
 @pytest.mark.parametrize("n_ranks", [1, 3, 8])
 def test_the_bits_of_local(ratings, client, n_ranks):
     eta = min(2, n_ranks)

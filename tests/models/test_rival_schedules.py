@@ -8,37 +8,22 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_pasgd import _plan, _text
 
 import daskpart
 from daskpart.collectives import LocalCommunicator
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import as_matrix
 from daskpart.errors import InputError
-from daskpart.models.matrix_factorization.pasgd import RowLayout, apply_ratings, blank_model
-from daskpart.models.matrix_factorization.plan import plan_fit
+from daskpart.models.matrix_factorization.pasgd import apply_ratings, blank_model
 from daskpart.models.matrix_factorization.problem import Ratings
 from daskpart.models.matrix_factorization.strata import strata_schedule
-from daskpart.models.matrix_factorization.text import MFText
-from daskpart.models.optimisation.learning_rates import learning_rate
 
 N_USERS, N_ITEMS, F = 50, 30, 5
 
 
 def _ratings():
     return as_matrix(daskpart.datasets.power_law_ratings(N_USERS, N_ITEMS, 600, random_state=1))
-
-
-def _plan(ratings, n_ranks, schedule, eta=1, averaging="mean"):
-    return plan_fit(
-        ratings, n_ranks, schedule=schedule, eta=eta, partitioner="random", axis="rows",
-        averaging=averaging, layout=RowLayout(F, True, True), random_state=0,
-    )  # fmt: skip
-
-
-def _text(comm, plan, ratings):
-    text = MFText(comm, plan, learning_rate("adagrad", 0.05), 0.05, 0.1, unit=1.0)
-    text.begin_from(Ratings.of(ratings).blank(F))
-    return text
 
 
 @given(st.integers(1, 7), st.integers(1, 25), st.integers(0, 2**32 - 1))
@@ -64,7 +49,7 @@ def test_a_block_of_items_is_on_one_rank_at_a_time_and_on_each_once(n_ranks, n_i
 @pytest.mark.parametrize(("schedule", "eta"), [("dsgd", 4), ("gasgd", 1), ("gasgd", 3)])
 def test_what_was_sent_is_what_was_planned(schedule, eta):
     ratings = _ratings()
-    plan = _plan(ratings, 4, schedule, eta)
+    plan = _plan(ratings, 4, eta, schedule=schedule)
     with LocalCommunicator(4) as comm:
         text = _text(comm, plan, ratings)
         comm.counters.reset()
@@ -88,7 +73,7 @@ def test_what_was_sent_is_what_was_planned(schedule, eta):
 def test_gasgd_is_sgd_on_whole_factors_that_are_averaged(eta, averaging):
     """Each rank trains all rows of a copy; then rows are averaged over the ranks that have them."""
     n_ranks, ratings = 3, _ratings()
-    plan = _plan(ratings, n_ranks, "gasgd", eta, averaging)
+    plan = _plan(ratings, n_ranks, eta, schedule="gasgd", averaging=averaging)
     with LocalCommunicator(n_ranks, n_threads=1) as comm:
         text = _text(comm, plan, ratings)
         first = text.gather(Ratings.of(ratings).blank(F))

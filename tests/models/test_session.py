@@ -58,9 +58,10 @@ def no_worker(client):
         sleep(0.01)
 
 
-def test_where_no_worker_is_left_the_loss_is_told_and_the_last_state_kept(growing, monkeypatch):
+def test_where_no_worker_is_left_the_loss_is_told_and_the_last_state_kept(
+    growing, ratings, monkeypatch
+):
     monkeypatch.setattr(trainer, "KEEP_AFTER", 0.0)
-    ratings = daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
     model = daskpart.MatrixFactorization(4, max_iter=6, n_ranks=1, partitioner="block")
     model.set_callbacks(At(2, partial(no_worker, growing)))
     with (
@@ -86,9 +87,10 @@ def test_a_cluster_that_is_closed_amid_a_fit_is_a_loss(growing, transport, monke
     assert model.n_iter_ == 2
 
 
-def test_ranks_that_share_a_thread_spread_over_workers_that_come(growing, places, monkeypatch):
+def test_ranks_that_share_a_thread_spread_over_workers_that_come(
+    growing, ratings, places, monkeypatch
+):
     monkeypatch.setattr(trainer, "KEEP_AFTER", 0.0)  # each epoch is kept, and a way on
-    ratings = daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
 
     def model(transport):
         return daskpart.MatrixFactorization(
@@ -107,14 +109,13 @@ def test_ranks_that_share_a_thread_spread_over_workers_that_come(growing, places
     assert fitted.history_["epoch"].tolist() == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_fit_that_has_its_threads_stays_where_it_is(growing, places):
-    ratings = daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
+def test_a_fit_that_has_its_threads_stays_where_it_is(growing, ratings, places):
     one = daskpart.MatrixFactorization(4, n_ranks=1, max_iter=4)
     one.set_callbacks(At(2, partial(two_more_workers, growing))).fit(ratings, client=growing)
     assert places == [1] and one.comm_report_.transport == "dask"
 
 
-def test_a_fit_leaves_the_graph_once_nobody_else_holds_the_workers(growing, monkeypatch):
+def test_a_fit_leaves_the_graph_once_nobody_else_holds_the_workers(growing, ratings, monkeypatch):
     names, original = [], Connection.open
 
     def opened(connection, after_loss):
@@ -125,7 +126,6 @@ def test_a_fit_leaves_the_graph_once_nobody_else_holds_the_workers(growing, monk
     monkeypatch.setattr(Connection, "open", opened)
     monkeypatch.setattr(trainer, "KEEP_AFTER", 0.0)  # each epoch is kept, and a way on
     monkeypatch.setattr(transports, "_AUTO_SECONDS", 0.2)
-    ratings = daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
 
     def model(transport):
         return daskpart.MatrixFactorization(4, n_ranks=2, max_iter=6, transport=transport)
