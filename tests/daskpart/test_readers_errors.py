@@ -8,14 +8,13 @@ import lzma
 import os
 import re
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas
 import pytest
-import scipy.sparse as sp
-import sparse
 
 import daskpart
 from daskpart.containers import as_matrix
@@ -23,6 +22,7 @@ from daskpart.errors import DaskpartWarning, InputError, ReadError
 from daskpart.partitions import Partition
 from daskpart.readers.detection import separator_of
 
+survey_clicks = partial(daskpart.readers.survey, label="clicked")
 GOOD = "".join(f"{user}\t{item}\t3\t881250949\n" for user in range(30) for item in range(20))
 
 
@@ -92,16 +92,6 @@ def test_a_bad_line_is_named(
         ("a.tns", "7\n", "expected at least one index and a value"),
         ("u.data", "# only this\n", "neither the name nor the first lines"),
         ("ratings.csv", "userId,movieId,rating\n", "only a header"),
-        ("a.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 x 3\n", "line 3: "),
-        ("a.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 5 3\n", "line 3: "),
-        (
-            "a.mtx",
-            "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 3\n1 2 nan\n",
-            "line 4: expected a finite value that float64 can hold, found nan",
-        ),
-        ("a.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 3\n", "a.mtx"),
-        ("a.mtx", "%%MatrixMarket matrix array real general\n1 1\n3\n", "a dense Matrix Market"),
-        ("a.mtx", "1 1 3\n", "expected a Matrix Market file"),
         ("a.npz", "no zip", "not an archive that can be read"),
         ("ratings.csv", "user,item\nann,2\nbob,3,4\n", "line 3: expected 2 cells, found 3; put"),
         ("ratings.csv", "1,1,50%\n2,1,30%\n", "line 1: expected a number, found '50%'"),
@@ -109,11 +99,6 @@ def test_a_bad_line_is_named(
         ("a.edges", "ann bob 1e-50\nbob cid 1\n", "float32 can hold, found 1e-50"),
         ("a.edges", "0 1 2e38\n1 0 1\n0 1 2e38\n", "sum to more than float32 can hold"),
         ("a.tns", "1 2 9e307\n1 2 9e307\n1 1 1\n1 2 9e307\n", "sum to more than float64 can hold"),
-        (
-            "a.mtx",
-            "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1e308\n1 1 1e308\n",
-            "sum to more than float64 can hold",
-        ),
     ],
 )
 def test_what_each_format_refuses(tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -190,6 +175,13 @@ BANNER = "%%MatrixMarket matrix coordinate real general\n"
         (BANNER.replace("general", "symmetric") + "2 3 1\n1 1 1\n", "line 2: a symmetric matrix"),
         (BANNER.replace("real", "complex") + "2 2 1\n1 1 1 1\n", "line 1: "),
         (BANNER.replace("real", "integer") + "2 2 1\n1 1 1.5\n", "line 3: expected a finite value"),
+        (BANNER + "2 2 1\n1 x 3\n", "line 3: "),
+        (BANNER + "2 2 1\n1 5 3\n", "line 3: "),
+        (BANNER + "2 2 2\n1 1 3\n1 2 nan\n", "line 4: expected a finite value that float64"),
+        (BANNER + "2 2 2\n1 1 3\n", "line 3: the file ends after 1 entries"),
+        (BANNER + "2 2 2\n1 1 1e308\n1 1 1e308\n", "sum to more than float64 can hold"),
+        (BANNER.replace("coordinate", "array") + "1 1\n3\n", "a dense Matrix Market"),
+        ("1 1 3\n", "expected a Matrix Market file"),
     ],
 )
 @pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
@@ -233,20 +225,6 @@ def test_of_many_columns_those_alike_are_named(tmp_path: Path) -> None:
     assert len(str(caught.value)) < 400
 
 
-def test_text_that_is_not_utf8(tmp_path: Path) -> None:
-    path = tmp_path / "ratings.csv"
-    path.write_bytes(b"user,item,rating\nann,x,5\nbj\xf6rn,y,3\n")
-    with pytest.raises(ReadError, match="line 3: the text is not UTF-8"):
-        daskpart.read(path)
-
-
-def test_text_that_is_utf16(tmp_path: Path) -> None:
-    path = tmp_path / "ratings.csv"
-    path.write_bytes("user,item,rating\n1,2,3\n".encode("utf-16"))
-    with pytest.raises(ReadError, match=r"UTF-16, .*; save it as UTF-8"):
-        daskpart.read(path)
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -256,7 +234,7 @@ def test_text_that_is_utf16(tmp_path: Path) -> None:
         (b"\x28\xb5\x2f\xfd\x04\x58", "packed by zstd, .*: unpack it"),
         (b"user,item,rating\r1,2,3\r2,3,4\r", "lines end in carriage returns alone"),
         ("user,item,größe\r1,2,3\r".encode(), "lines end in carriage returns alone"),
-        ("user,item,rating\n1,2,3\n".encode("utf-16"), "the text is UTF-16"),
+        ("user,item,rating\n1,2,3\n".encode("utf-16"), "the text is UTF-16, .*; save it as UTF-8"),
     ],
     ids=["gzip", "bzip2", "xz", "zstd", "returns", "returns and umlauts", "UTF-16"],
 )
@@ -281,14 +259,20 @@ def test_a_zip_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
-    [("größe,clicked\n1,0\n2,1\n", 1), ("size,clicked\n1,no\n2,schön\n", 3)],
+    ("read", "text", "line"),
+    [
+        (daskpart.read, "user,item,rating\nann,x,5\nbjörn,y,3\n", 3),
+        (daskpart.read, "user,item,rating\nZoë,Käse,3\n", 2),
+        (survey_clicks, "größe,clicked\n1,0\n2,1\n", 1),
+        (survey_clicks, "size,clicked\n1,no\n2,schön\n", 3),
+    ],
 )
-def test_samples_that_are_not_utf8(tmp_path: Path, text: str, line: int) -> None:
-    path = tmp_path / "clicks.csv"
+def test_text_that_is_not_utf8(tmp_path: Path, read: Any, text: str, line: int) -> None:
+    path = tmp_path / "table.csv"
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(ReadError, match=f"line {line}: .* not UTF-8; .*; save the file as UTF-8"):
-        daskpart.readers.survey(path, label="clicked")
+    said = f"line {line}: the text is not UTF-8; .*; save the file as UTF-8"
+    with pytest.raises(ReadError, match=said):
+        read(path)
 
 
 def test_unknown_formats_and_options(tmp_path: Path) -> None:
@@ -298,43 +282,6 @@ def test_unknown_formats_and_options(tmp_path: Path) -> None:
         daskpart.read(path, format="excel")
     with pytest.raises(InputError, match=r"'ratings' has no options \['shape'\]; it takes"):
         daskpart.read(path, shape=(3, 3))
-
-
-def test_archives_that_are_something_else(tmp_path: Path) -> None:
-    path = tmp_path / "a.npz"
-    np.savez(path, weights=np.ones(3))
-    with pytest.raises(ReadError, match=r"expected the keys of .* found 'weights'"):
-        daskpart.read(path)
-    np.savez(path, adj_indptr=[0, 1, 5], adj_indices=[1])
-    with pytest.raises(ReadError, match="not an archive that can be read"):
-        daskpart.read(path)
-    with path.open("wb") as stream:
-        np.save(stream, np.ones(3))
-    with pytest.raises(ReadError, match="it is no zip"):
-        daskpart.read(path)
-    np.savez(path, adj_indptr=np.array([{}], dtype=object))
-    with pytest.raises(ReadError, match="not an archive that can be read"):
-        daskpart.read(path)
-    sparse.save_npz(path, sparse.COO(np.array([[0]]), np.ones(1), shape=(2,), fill_value=1.0))
-    with pytest.raises(ReadError, match="expected the fill value 0"):
-        daskpart.read(path)
-    sp.save_npz(path, sp.csr_array(np.array([[1.0, np.nan]])))
-    with pytest.raises(ReadError, match="expected finite values, found 1"):
-        daskpart.read(path)
-
-
-@pytest.mark.parametrize("format", ["csr", "csc", "bsr"])
-def test_a_pointer_that_rises_and_falls_to_nothing_is_not_followed(
-    tmp_path: Path, format: str
-) -> None:
-    path, nothing = tmp_path / "a.npz", np.zeros((0, 1, 1) if format == "bsr" else 0)
-    damaged = {"format": format, "shape": (3, 3), "data": nothing, "indices": np.zeros(0, int)}
-    np.savez(path, **damaged, indptr=[0, 900, 900, 0])
-    with pytest.raises(ReadError, match="must form a non-decreasing sequence"):
-        daskpart.read(path)
-    np.savez(path, adj_indptr=[0, 900, 900, 0], adj_indices=np.zeros(0, int))
-    with pytest.raises(ReadError, match="must form a non-decreasing sequence"):
-        daskpart.read(path)
 
 
 def test_values_must_fit_the_type_asked_for(tmp_path: Path) -> None:
@@ -354,7 +301,7 @@ def test_values_must_fit_the_type_asked_for(tmp_path: Path) -> None:
 def test_whole_values_that_a_float64_cannot_tell_apart(tmp_path: Path) -> None:
     """int64 can hold them: the message names the limit that is meant."""
     path = tmp_path / "x.mtx"
-    head = "%%MatrixMarket matrix coordinate integer general\n1 1 1\n"
+    head = BANNER.replace("real", "integer") + "1 1 1\n"
     path.write_text(f"{head}1 1 {2**53 - 1}\n")
     assert daskpart.read(path).data.tolist() == [2**53 - 1]
     path.write_text(f"{head}1 1 {2**53 + 1}\n")
@@ -364,40 +311,6 @@ def test_whole_values_that_a_float64_cannot_tell_apart(tmp_path: Path) -> None:
     pandas.DataFrame({"user": [1], "item": [1], "rating": [2**53 + 1]}).to_parquet(path)
     with pytest.raises(ReadError, match=r"int64 can hold \(up to 2\^53 - 1\), found"):
         daskpart.read(path, dtype=np.int64)
-
-
-@pytest.mark.parametrize("columns", [("user", "item"), ("source", "target")])
-def test_lists_in_a_parquet_file_are_no_ids(tmp_path: Path, columns: tuple[str, str]) -> None:
-    path = tmp_path / "x.parquet"
-    pandas.DataFrame({columns[0]: [[1], [2]], columns[1]: [1, 2], "weight": 1.0}).to_parquet(path)
-    with pytest.raises(ReadError, match=rf"{path}: a .* id is a number or text; found array"):
-        daskpart.read(path)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        pandas.date_range("2024-01-01", periods=2),
-        pandas.date_range("2024-01-01", periods=2, tz="Europe/Berlin"),
-        pandas.to_timedelta([1, 2], unit="s"),
-    ],
-)
-def test_times_in_a_parquet_file_are_no_ratings(tmp_path: Path, values: Any) -> None:
-    """Pandas makes numbers of them, such as microseconds since 1970."""
-    path = tmp_path / "x.parquet"
-    pandas.DataFrame({"user": ["a", "b"], "item": [1, 2], "when": values}).to_parquet(path)
-    with pytest.raises(ReadError, match=r"row 0: expected a finite rating .*, found Time") as told:
-        daskpart.read(path)
-    assert "the column 'when' says when. Say columns=(user, item)" in str(told.value)
-    assert daskpart.read(path, columns=("user", "item")).data.data.tolist() == [1, 1]
-
-
-def test_dates_without_times_are_no_ratings(tmp_path: Path) -> None:
-    path = tmp_path / "x.parquet"
-    days = pandas.date_range("2024-02-29", periods=2).date
-    pandas.DataFrame({"source": ["a", "b"], "target": [1, 2], "weight": days}).to_parquet(path)
-    with pytest.raises(ReadError, match=r"'weight' says when\. Say columns=\(source, target\)"):
-        daskpart.read(path)
 
 
 @pytest.mark.parametrize("dtype", [bool, "boolean"])
@@ -439,23 +352,21 @@ def test_extents_that_are_too_small(tmp_path: Path) -> None:
         daskpart.read(examples, zero_based=False)
 
 
-def test_text_ids_name_the_line_of_a_bad_rating(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("bob,y,great", r"line 3 .*: expected a finite rating .* found 'great'"),
+        ("bob,y,inf", r"line 3 .*: expected a finite rating .* found inf$"),
+        ("bob,y,", "found ''; leave out lines without one"),
+        ("bob,y,NA", "found 'NA'; leave out lines without one"),
+        ("bob,,4", r"line 3 .*: no usable item id, found ''"),
+        ("bob,y,3,4,5", "line 3"),
+    ],
+)
+def test_text_ids_name_the_line_of_a_bad_rating(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "ratings.csv"
-    path.write_text("user,item,rating\nann,x,5\nbob,y,great\n")
-    with pytest.raises(ReadError, match=r"line 3 .*: expected a finite rating .* found 'great'"):
-        daskpart.read(path)
-    path.write_text("user,item,rating\nann,x,5\nbob,y,inf\n")
-    with pytest.raises(ReadError, match=r"line 3 .*: expected a finite rating .* found inf$"):
-        daskpart.read(path)
-    for absent in ("", "NA"):
-        path.write_text(f"user,item,rating\nann,x,5\nbob,y,{absent}\n")
-        with pytest.raises(ReadError, match=f"found '{absent}'; leave out lines without one"):
-            daskpart.read(path)
-    path.write_text("user,item,rating\nann,x,5\nbob,,4\n")
-    with pytest.raises(ReadError, match=r"line 3 .*: no usable item id, found ''"):
-        daskpart.read(path)
-    path.write_text("user,item,rating\nann,x,5\nbob,y,3,4,5\n")
-    with pytest.raises(ReadError, match="line 3"):
+    path.write_text(f"user,item,rating\nann,x,5\n{line}\n")
+    with pytest.raises(ReadError, match=message):
         daskpart.read(path)
 
 
@@ -494,13 +405,6 @@ def test_columns_that_are_named_tell_a_table_of_many(tmp_path, how, words):
     else:
         with pytest.raises(ReadError, match=words):
             daskpart.read(path, **how)
-
-
-def test_text_that_is_not_utf8_is_named_with_what_to_do(tmp_path):
-    path = tmp_path / "ratings.csv"
-    path.write_bytes("user,item,rating\nZoë,Käse,3\n".encode("latin-1"))
-    with pytest.raises(ReadError, match=r"line 2: .* not UTF-8; .*; save the file as UTF-8"):
-        daskpart.read(path)
 
 
 @pytest.mark.parametrize(
@@ -561,40 +465,3 @@ def test_sums_that_a_type_of_whole_numbers_cannot_hold(tmp_path):
     path.write_text("0 1 100\n0 1 100\n1 0 1\n")
     with pytest.raises(ReadError, match="sum to 200, which int8 cannot hold"):
         daskpart.read(path, dtype=np.int8)
-
-
-@pytest.mark.parametrize("value", [1e-50, 1e300])
-def test_weights_of_an_archive_that_float32_cannot_hold(tmp_path, value):
-    path = tmp_path / "graph.npz"
-    np.savez(path, adj_indptr=[0, 1, 2], adj_indices=[1, 0], adj_data=[1, value])
-    with pytest.raises(ReadError, match=r"float32 can hold, found 1e.* at entry 1 of adj_data"):
-        daskpart.read(path)
-
-
-@pytest.mark.parametrize("ids", [[1, -2], [1.0, 2.5], np.uint64([1, 2**63 + 1])])
-def test_ids_of_parquet_that_are_none_are_told_what_ids_are(tmp_path, ids):
-    pandas.DataFrame({"user": ids, "item": [1, 2], "rating": [3, 4]}).to_parquet(
-        path := tmp_path / "x.parquet"
-    )
-    with pytest.raises(ReadError, match=r"row [01]: .* ids are whole numbers from 0 to 2\^63 - 1"):
-        daskpart.read(path)
-
-
-def test_text_of_parquet_may_be_bytes(tmp_path):
-    """As files of other programs have it, which do not say that their bytes are text."""
-    path = tmp_path / "x.parquet"
-    users = [" Zoë".encode(), b"ann", "Zoë".encode()]
-    pandas.DataFrame({"user": users, "item": [1, 2, 3], "rating": [3, 4, 5]}).to_parquet(path)
-    found = daskpart.read(path)
-    assert found["user"].values.tolist() == ["Zoë", "ann"]
-    assert found.data.todense().tolist() == [[3, 0, 5], [0, 4, 0]]
-    users[1] = b"\xff"
-    pandas.DataFrame({"user": users, "item": [1, 2, 3], "rating": [3, 4, 5]}).to_parquet(path)
-    with pytest.raises(ReadError, match="a user id is a number or text"):
-        daskpart.read(path)
-
-
-def test_an_archive_of_one_dimension(tmp_path):
-    sp.save_npz(tmp_path / "x.npz", sp.coo_array(([1], ([2],)), shape=(4,)))
-    with pytest.raises(ReadError, match=r"expected a matrix, found an array of the shape \(4,\)"):
-        daskpart.read(tmp_path / "x.npz")
