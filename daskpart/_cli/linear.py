@@ -96,7 +96,7 @@ class SampleModel(Model):
             refuse(("aggregation",), "--solver server adds nothing up")
         elif hasattr(estimator, "n_blocks"):
             refuse(("n_blocks",), "it is of --solver server")
-        if hasattr(estimator, "epsilon") and estimator.loss != "huber":
+        if getattr(estimator, "loss", None) != "huber":
             refuse(("epsilon",), "it is of --loss huber")
 
     def load(self, source: str, given: dict[str, Any]) -> Data:

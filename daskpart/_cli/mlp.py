@@ -51,7 +51,7 @@ class _MLP(SampleModel):
         history = model.history_
         found = {
             "train_loss": float(model.loss_),
-            "n_weights": int(model.state_.n_weights),
+            "n_weights": sum(weight.size for weight in model.state_.weights.values()),
             "density": float(history["density"].mean()),
             "bytes_an_epoch": float(history["bytes"].mean()),
         }
