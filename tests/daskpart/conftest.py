@@ -17,6 +17,7 @@ from daskpart.datasets import power_law_ratings
 
 # tests import what stands beside this file
 sys.path.insert(0, str(Path(__file__).parent))
+pytest.register_assert_rewrite("command_results")
 
 
 @pytest.fixture(scope="session")

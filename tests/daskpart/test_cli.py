@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import errno
 import io
-import json
 import os
 import signal
 import subprocess
@@ -19,6 +18,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import sparse
+from command_results import metrics_of
 
 import daskpart
 from daskpart import cli, data_models
@@ -285,17 +285,17 @@ def test_silence_hides_what_the_other_processes_say(capsys):
 # the input
 
 
-def test_a_tensor_is_refused_with_its_number_of_modes(tmp_path):
-    path = tmp_path / "small.tns"
-    path.write_text("1 1 1 2.0\n2 2 2 3.0\n")
-    with pytest.raises(InputError, match="tensor of 3 modes"):
-        inputs.load_matrix(str(path))
-
-
-def test_a_file_of_unknown_format_names_the_option_to_give(tmp_path):
-    path = tmp_path / "notes.txt"
-    path.write_text("to be or not to be\n")
-    with pytest.raises(InputError, match="--format one of"):
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("small.tns", "1 1 1 2.0\n2 2 2 3.0\n", "tensor of 3 modes"),
+        ("notes.txt", "to be or not to be\n", "--format one of"),
+    ],
+)
+def test_a_file_that_is_no_matrix_is_refused_with_what_it_is_or_needs(tmp_path, name, text, words):
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(InputError, match=words):
         inputs.load_matrix(str(path))
 
 
@@ -339,7 +339,7 @@ def test_partition_writes_what_the_function_returns(tmp_path, capsys, model, run
         header, *lines = csv.reader(file)
     assert header == ["row" if model == "column-net" else "column", "part"]
     assert [int(part) for _, part in lines] == expected.assignment.tolist()
-    assert json.loads((out / "metrics.json").read_text())["metrics"]["parts"] == 3
+    assert metrics_of(out)["metrics"]["parts"] == 3
     page = (out / "report.html").read_text()
     assert page.count("data:image/png;base64,") == 2 and "http" not in page.split("<body>")[1]
     told = capsys.readouterr().out

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import errno
 import io
-import json
 import os
 import shutil
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_results import metrics_of
 
 import daskpart
 from daskpart._floor import archive
@@ -21,10 +21,6 @@ from daskpart.datasets import train_test_split_ratings
 from daskpart.models.base.checkpoints import CheckpointWriter
 
 SMALL_FIT = ("--ranks", "3", "--n-components", "4", "--max-iter", "3", "--partitioner", "block")
-
-
-def metrics_of(folder: Path) -> dict:
-    return json.loads((folder / "metrics.json").read_text())
 
 
 def test_fit_writes_a_model_that_loads_and_numbers_that_agree(

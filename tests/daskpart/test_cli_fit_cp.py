@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
 import sparse
+from command_results import metrics_of, whole_and_resumed
 from sklearn.base import clone
 
 import daskpart
@@ -150,10 +150,6 @@ def test_the_case_of_a_suffix_does_not_matter(tmp_path):
     for name in ("sales.CSV", "sales.PARQUET"):
         found = load_tensor(str(tmp_path / name), None, "a,b", [])
         assert found.shape == (2, 2) and found.dims == ("a", "b")
-
-
-def metrics_of(folder):
-    return json.loads((folder / "metrics.json").read_text())
 
 
 def test_labels_of_a_table_are_as_they_are_written(tmp_path):
@@ -356,13 +352,8 @@ def test_counts_of_which_some_are_known(tmp_path, capsys, run_cli):
 
 
 def test_resume_gives_the_bits_of_an_unbroken_fit(tensor_file, tmp_path, run_cli):
-    options = ("--checkpoint-path", tmp_path / "state.npz", "--tol", 0, "--no-plots")
-    whole, first, then = (tmp_path / name for name in ("whole", "first", "then"))
-    fit = ("fit", "cp", tensor_file, *SMALL)
-    assert run_cli(*fit, "--tol", 0, "--no-plots", "--out", whole) == 0
-    assert run_cli(*fit, *options, "--max-iter", 2, "--out", first) == 0
-    assert run_cli(*fit, *options, "--resume", "--out", then) == 0
-    models = [daskpart.CPDecomposition.load(folder / "model") for folder in (whole, then)]
+    paths = whole_and_resumed(run_cli, tmp_path, "cp", tensor_file, *SMALL, "--tol", 0)
+    models = map(daskpart.CPDecomposition.load, paths)
     for one, other in zip(*(model.state_.factors for model in models), strict=True):
         np.testing.assert_array_equal(one, other)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import shlex
 import sys
 from itertools import pairwise
@@ -13,6 +12,7 @@ import pandas as pd
 import pytest
 import scipy.io
 import scipy.sparse
+from command_results import metrics_of
 
 import daskpart
 from daskpart.models.graph_convolution import fitted_network
@@ -50,7 +50,7 @@ def test_fit_writes_a_model_that_loads(files, tmp_path, capsys, run_cli):
     assert (
         "a graph of 60 vertices, 5 features" in told.out and "hidden labels are right" in told.out
     )
-    metrics = json.loads((out / "metrics.json").read_text())
+    metrics = metrics_of(out)
     assert metrics["communication"]["matches"] is True and metrics["epochs"] == 3
     assert 0 <= metrics["test_accuracy"] <= 1
     assert np.sum(metrics["confusion"]) == metrics["n_test"]
@@ -96,7 +96,7 @@ def test_messages_of_validation_are_told_beside_those_of_mini_batches(
     given = ("--features", files / "X.npy", "--labels", files / "y.txt", "--no-plots")
     more = ("--batch-size", 10, "--validation-fraction", 0.2, "--patience", 5, "--out", tmp_path)
     assert run_cli("fit", "gcn", files / "A.mtx", *given, *SMALL, *more) == 0
-    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    metrics = metrics_of(tmp_path)
     plan, run = metrics["plan"], metrics["communication"]
     messages = plan["n_batches"] * plan["messages_a_batch"] + plan["validation_messages"]
     assert messages == sum(run["measured_messages"]) and plan["validation_rows"] > 0
@@ -205,7 +205,7 @@ def test_a_graph_may_say_what_is_held_out(tmp_path, capsys, monkeypatch, run_cli
     assert len(reads) == 1
     words = "40 vertices, no features, 20 labelled vertices to train on, 8 to validate, 7 to judge"
     assert words in capsys.readouterr().out
-    assert json.loads((out / "metrics.json").read_text())["n_test"] == 7
+    assert metrics_of(out)["n_test"] == 7
     assert daskpart.GCNClassifier.load(out / "model").classes_.tolist() == [0, 1]
     for option in ("--test-fraction", "--validation-fraction"):
         assert run_cli(*given, option, 0.1) == 2
@@ -363,7 +363,7 @@ def test_a_class_of_hidden_labels_only_is_counted(files, tmp_path, run_cli):
     (tmp_path / "y.txt").write_text("\n".join(labels))
     given = ("--labels", tmp_path / "y.txt", "--test-fraction", 0.5, "--no-plots", *SMALL)
     assert run_cli("fit", "gcn", files / "A.mtx", *given, "--out", tmp_path / "out") == 0
-    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    metrics = metrics_of(tmp_path / "out")
     known = daskpart.GCNClassifier.load(tmp_path / "out" / "model").classes_.tolist()
     assert set(metrics["classes"]) - set(known)
     assert np.sum(metrics["confusion"]) == metrics["n_test"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import dask
 import fsspec
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from command_results import metrics_of, whole_and_resumed
 
 import daskpart
 from daskpart._cli import linear
@@ -39,10 +38,6 @@ def sample_file(tmp_path_factory):
         lines.append(" ".join([f"{label:+.0f}", *(f"{j}:{x!r}" for j, x in pairs)]))
     path.write_text("\n".join(lines).replace("np.float64(", "").replace(")", "") + "\n")
     return path
-
-
-def metrics_of(folder):
-    return json.loads((folder / "metrics.json").read_text())
 
 
 @pytest.mark.parametrize(("name", "kind", "options"), [
@@ -240,15 +235,9 @@ def test_the_density_of_a_sum_over_ranks(sample_file, tmp_path, capsys, run_cli)
 
 
 def test_resume_gives_the_bits_of_an_unbroken_fit(sample_file, tmp_path, run_cli):
-    shared = ("--ranks", 2, "--solver", "sgd", "--tol", 0, "--top-k", 4, "--no-plots")
-    kept = ("--checkpoint-path", tmp_path / "run.npz")
-    steps = [("whole", 4, ()), ("part", 2, kept), ("rest", 4, (*kept, "--resume"))]
-    for out, epochs, more in steps:
-        arguments = (*shared, *more, "--max-iter", epochs, "--out", tmp_path / out)
-        assert run_cli("fit", "logistic", sample_file, *arguments) == 0
-    whole, rest = (
-        daskpart.LogisticRegression.load(tmp_path / out / "model") for out in ("whole", "rest")
-    )
+    options = ("--ranks", 2, "--solver", "sgd", "--tol", 0, "--top-k", 4)
+    models = whole_and_resumed(run_cli, tmp_path, "logistic", sample_file, *options)
+    whole, rest = map(daskpart.LogisticRegression.load, models)
     np.testing.assert_array_equal(whole.coef_, rest.coef_)
     np.testing.assert_array_equal(whole.state_.residual, rest.state_.residual)
 
@@ -263,7 +252,7 @@ def test_a_file_to_judge_by_has_the_features_of_the_other(tmp_path, run_cli, zer
         file.write("1 0:0\n")
     more = ("--test", files["test"], "--no-plots", "--out", tmp_path / "out")
     assert run_cli("fit", "logistic", files["train"], *SMALL, *more) == 0
-    found = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    found = metrics_of(tmp_path / "out")
     assert found["test_score"] > 0.97
     model = daskpart.LogisticRegression.load(tmp_path / "out" / "model")
     assert model.coef_.shape == (1, 4)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import numpy as np
 import pytest
+from command_results import metrics_of, whole_and_resumed
 from sklearn.datasets import dump_svmlight_file
 
 import daskpart
@@ -30,7 +30,7 @@ def test_fit_writes_a_model_that_loads(sample_file, tmp_path, capsys, run_cli):
     assert run_cli("fit", "mlp", sample_file, *arguments) == 0
     told = capsys.readouterr().out
     assert "200 samples of 12 features" in told and "of all 131 weights" in told
-    metrics = json.loads((out / "metrics.json").read_text())
+    metrics = metrics_of(out)
     assert re.search(r"all ranks send [\d.]+ kB an epoch", told)  # few of them, no 0.0194 MB
     assert metrics["epochs"] == 4 and np.sum(metrics["confusion"]) == metrics["n_test"] == 20
     model = daskpart.MLPClassifier.load(out / "model")
@@ -85,15 +85,9 @@ def test_patience_looks_at_a_share_that_is_held_out(sample_file, tmp_path, capsy
 
 
 def test_resume_gives_the_bits_of_an_unbroken_fit(sample_file, tmp_path, run_cli):
-    shared = (*SMALL, "--top-k", 2, "--no-plots", "--test-fraction", 0)
-    kept = ("--checkpoint-path", tmp_path / "run.npz")
-    steps = [("whole", 4, ()), ("part", 2, kept), ("rest", 4, (*kept, "--resume"))]
-    for out, epochs, more in steps:
-        arguments = (*shared, *more, "--max-iter", epochs, "--out", tmp_path / out)
-        assert run_cli("fit", "mlp", sample_file, *arguments) == 0
-    whole, rest = (
-        daskpart.MLPClassifier.load(tmp_path / out / "model") for out in ("whole", "rest")
-    )
+    options = (*SMALL, "--top-k", 2, "--test-fraction", 0)
+    models = whole_and_resumed(run_cli, tmp_path, "mlp", sample_file, *options)
+    whole, rest = map(daskpart.MLPClassifier.load, models)
     np.testing.assert_array_equal(whole.coefs_[0], rest.coefs_[0])
     np.testing.assert_array_equal(whole.state_.residual, rest.state_.residual)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from command_results import metrics_of, whole_and_resumed
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide"
 sys.path.insert(0, str(GUIDE))
@@ -43,7 +43,7 @@ def test_fit_writes_what_the_base_gives(name, table, tmp_path, capsys, run_cli):
     y = X.pop("y")
     alike = Ridge(0.1, max_iter=8, tol=0, n_ranks=3, transport="local").fit(X.to_numpy(), y)
     np.testing.assert_array_equal(model.coef_, alike.coef_)
-    metrics = json.loads((out / "metrics.json").read_text())
+    metrics = metrics_of(out)
     assert metrics["epochs"] == 8 and metrics["loss"] == model.history_["loss"].iloc[-1]
     assert metrics["test_score"] == model.score(X.to_numpy(), y)
     assert len(pd.read_csv(out / "history.csv")) == 8
@@ -57,15 +57,9 @@ def test_fit_writes_what_the_base_gives(name, table, tmp_path, capsys, run_cli):
 
 
 def test_resume_and_a_kept_plan_give_the_bits_of_an_unbroken_fit(table, tmp_path, run_cli):
-    shared = (*SMALL, "--no-plots", "--plan", tmp_path / "plan.npz")
-    kept = ("--checkpoint-path", tmp_path / "run.npz")
-    for out, more in (
-        ("whole", ()), ("part", (*kept, "--max-iter", 3)), ("rest", (*kept, "--resume")),
-    ):  # fmt: skip
-        arguments = (*shared, *more, "--out", tmp_path / out)
-        assert run_cli("fit", NAMES[0], table, *arguments) == 0
-    whole, rest = (Ridge.load(tmp_path / out / "model") for out in ("whole", "rest"))
-    assert whole.n_iter_ == rest.n_iter_ == 8
+    options = (*SMALL, "--plan", tmp_path / "plan.npz")
+    whole, rest = map(Ridge.load, whole_and_resumed(run_cli, tmp_path, NAMES[0], table, *options))
+    assert whole.n_iter_ == rest.n_iter_ == 4
     np.testing.assert_array_equal(whole.state_.weights, rest.state_.weights)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
+from command_results import metrics_of
 
 import daskpart
 from daskpart import cli
@@ -33,7 +34,7 @@ def test_rows_are_told_of_where_some_travel(graph_file, tmp_path, capsys, run_cl
     given = ("--parts", 3, "--model", model, "--method", "random", "--no-plots", "--out", tmp_path)
     assert run_cli("partition", graph_file, *given) == 0
     page, travel = (tmp_path / "report.html").read_text(), model == "column-net-self-loops"
-    metrics = json.loads((tmp_path / "metrics.json").read_text())["metrics"]
+    metrics = metrics_of(tmp_path)["metrics"]
     assert ("rows of one expand and reduce" in metrics) == travel
     assert ("One exchange of what is linked" in capsys.readouterr().out) == travel
     assert ("One exchange of what is linked" in page) == ("an expand sends" in page) == travel
@@ -46,7 +47,7 @@ def test_a_graph_of_metis_has_edges_and_no_rows(tmp_path, capsys, run_cli):
     told, page = capsys.readouterr().out, (tmp_path / "out" / "report.html").read_text()
     assert "6 edges of 6 vertices" in told and "3 edges are local to one part; 3 link" in told
     assert "moves" not in told and "rows" not in page
-    found = json.loads((tmp_path / "out" / "metrics.json").read_text())["metrics"]
+    found = metrics_of(tmp_path / "out")["metrics"]
     assert found["cut-net"] == 3  # the edge of weight 9 is not cut
     assert run_cli("partition", path, "--parts", 2, "--compare", *out) == 0
     assert "here edges, none of which travels" in capsys.readouterr().out
@@ -108,13 +109,13 @@ def test_parts_of_a_file_are_measured_or_made_better(graph_file, name, tmp_path,
     model = () if name.endswith("npz") else ("--model", "row-net")
     options = ("--start", path, *model, "--no-plots", "--out", out)
     assert run_cli("partition", graph_file, *options) == 0
-    before = json.loads((out / "metrics.json").read_text())["metrics"]
+    before = metrics_of(out)["metrics"]
     found = daskpart.Partition.load(out / "partition.npz")
     assert found == start and found.info["model"] == "row-net"
     assert run_cli("partition", graph_file, *options, "--refine", "connectivity") == 0
     expected = daskpart.refine(graph, start, "connectivity", model="row-net")
     assert daskpart.Partition.load(out / "partition.npz") == expected
-    after = json.loads((out / "metrics.json").read_text())["metrics"]
+    after = metrics_of(out)["metrics"]
     assert after["connectivity - 1"] < before["connectivity - 1"]
 
 

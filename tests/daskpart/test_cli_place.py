@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
-import json
 
 import numpy as np
 import pytest
+from command_results import metrics_of
 
 import daskpart
 
@@ -38,7 +38,7 @@ def test_the_folder_holds_what_the_function_gives(path, tmp_path, run_cli, capsy
             header, *lines = csv.reader(file)
         assert header == [what, "part"]
         assert [int(part) for _, part in lines] == parts.tolist()
-    told = json.loads((out / "metrics.json").read_text())
+    told = metrics_of(out)
     assert told["metrics"]["memory, total"] == wanted.to_dict()["memory, total"]
     assert told["settings"]["memory_limit"] == "68MB" and told["settings"]["parts"] == 4
     assert not {"model", "objective", "epsilon", "engine", "rho", "start"} & set(told["settings"])

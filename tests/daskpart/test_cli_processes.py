@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_results import metrics_of
 
 import daskpart
 from daskpart.models.base.checkpoints import CheckpointWriter
@@ -50,10 +50,6 @@ def finished(*arguments: object, **options) -> subprocess.CompletedProcess:
     process = started(*arguments, **options)
     out, err = process.communicate(timeout=200)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
-def metrics_of(folder: Path) -> dict:
-    return json.loads((folder / "metrics.json").read_text())
 
 
 @pytest.fixture

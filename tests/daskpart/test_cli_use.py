@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import sys
 import threading
@@ -13,6 +12,7 @@ import dask.dataframe
 import numpy as np
 import pandas as pd
 import pytest
+from command_results import metrics_of
 
 import daskpart
 from daskpart._cli import use
@@ -37,7 +37,7 @@ def runs(tmp_path_factory, rating_file):
 
 def test_fit_implicit_writes_a_model_that_loads(runs):
     out = runs / "implicit"
-    metrics = json.loads((out / "metrics.json").read_text())
+    metrics = metrics_of(out)
     assert 0 < metrics["ndcg"] < 1 and metrics["communication"]["matches"] is True
     model = daskpart.ImplicitFactorization.load(out / "model")
     assert model.history_["loss"].iloc[-1] == metrics["loss"]
@@ -70,7 +70,7 @@ def test_fit_mf_of_yes_and_no_tells_the_log_loss(tmp_path, capsys, run_cli):
     table.to_csv(path, index=False)
     options = ("--loss", "logistic", "--validation-fraction", 0.1, *SMALL, "--max-iter", 40)
     assert run_cli("fit", "mf", path, *options, "--out", out) == 0
-    told, metrics = capsys.readouterr().out, json.loads((out / "metrics.json").read_text())
+    told, metrics = capsys.readouterr().out, metrics_of(out)
     assert f"test log loss {metrics['test_log_loss']:.4f}" in told and "better" in told
     assert metrics["test_log_loss"] < 0.8 * metrics["mean_log_loss"] < 0.8 * np.log(2.1)
     page = (out / "report.html").read_text()
