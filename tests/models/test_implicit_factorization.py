@@ -26,48 +26,6 @@ def model(**options):
     return daskpart.ImplicitFactorization(5, **chosen)
 
 
-def exact_rows(X, other, alpha, regularization, exponent):
-    """Every row by its normal equations over all columns."""
-    rows = np.zeros((X.shape[0], other.shape[1]))
-    for i, line in enumerate(X):
-        n_events = np.count_nonzero(line)
-        if n_events:
-            c = 1 + alpha * line
-            left = (other * c[:, None]).T @ other
-            left += regularization * n_events**exponent * np.eye(other.shape[1])
-            rows[i] = np.linalg.solve(left, (c * (line > 0)) @ other)
-    return rows
-
-
-def objective(X, W, H, alpha, regularization, exponent):
-    c, p = 1 + alpha * X, X > 0
-    penalty = sum(
-        (regularization * np.count_nonzero(lines, axis=1) ** exponent) @ (rows**2).sum(axis=1)
-        for lines, rows in ((X, W), (X.T, H))
-    )
-    return (c * (p - W @ H.T) ** 2).sum() + penalty
-
-
-@pytest.mark.parametrize("exponent", [0.0, 1.0])
-@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8])
-def test_cholesky_is_the_serial_algorithm(n_ranks, exponent):
-    X, options = counts(), {"alpha": 3.0, "regularization": 0.05, "frequency_exponent": exponent}
-    fitted = model(solver="cholesky", n_ranks=n_ranks, **options).fit(X)
-    begin = model(max_iter=1)
-    problem = begin._problem(X, None, {}, 0)
-    H = begin._first_state(problem, begin.plan(X)).item_factors.astype(float)
-    dense = X.toarray().astype(float)
-    losses = []
-    for _ in range(4):
-        W = exact_rows(dense, H, *options.values())
-        H = exact_rows(dense.T, W, *options.values())
-        losses.append(objective(dense, W, H, *options.values()) / X.nnz)
-    np.testing.assert_allclose(fitted.user_factors_.values @ fitted.item_factors_.values.T, W @ H.T,
-                               atol=2e-3)  # fmt: skip
-    np.testing.assert_allclose(fitted.history_["loss"], losses, rtol=1e-3)
-    assert not fitted.state_.user_factors[7].any() and not fitted.state_.item_factors[5].any()
-
-
 def swept_rows(X, rows, other, alpha, regularization, exponent, block):
     """Every row with one block of coordinates after another at its minimum, over all columns."""
     rows = rows.copy()
@@ -84,11 +42,31 @@ def swept_rows(X, rows, other, alpha, regularization, exponent, block):
     return rows
 
 
+def exact_rows(X, other, alpha, regularization, exponent):
+    """Every row by its normal equations: all coordinates are one block."""
+    rows = np.zeros((X.shape[0], other.shape[1]))
+    return swept_rows(X, rows, other, alpha, regularization, exponent, other.shape[1])
+
+
+def objective(X, W, H, alpha, regularization, exponent):
+    c, p = 1 + alpha * X, X > 0
+    penalty = sum(
+        (regularization * np.count_nonzero(lines, axis=1) ** exponent) @ (rows**2).sum(axis=1)
+        for lines, rows in ((X, W), (X.T, H))
+    )
+    return (c * (p - W @ H.T) ** 2).sum() + penalty
+
+
 @pytest.mark.parametrize("exponent", [0.0, 1.0])
-@pytest.mark.parametrize(("n_ranks", "block"), [(1, 2), (3, 2), (4, 1), (2, 3), (5, 8)])
-def test_blocks_are_the_serial_algorithm(n_ranks, block, exponent):
+@pytest.mark.parametrize(
+    ("n_ranks", "block"),
+    [*((n_ranks, None) for n_ranks in (1, 2, 3, 4, 5, 8)), (1, 2), (3, 2), (4, 1), (2, 3), (5, 8)],
+)
+def test_it_is_the_serial_algorithm(n_ranks, block, exponent):
+    """With whole rows at their minimum, by Cholesky, or one block after another."""
     X, options = counts(), {"alpha": 3.0, "regularization": 0.05, "frequency_exponent": exponent}
-    fitted = model(solver="subspace", block_size=block, n_ranks=n_ranks, **options).fit(X)
+    how = {"solver": "subspace", "block_size": block} if block else {"solver": "cholesky"}
+    fitted = model(n_ranks=n_ranks, **how, **options).fit(X)
     begin = model(max_iter=1)
     problem = begin._problem(X, None, {}, 0)
     state = begin._first_state(problem, begin.plan(X))
@@ -96,8 +74,8 @@ def test_blocks_are_the_serial_algorithm(n_ranks, block, exponent):
     dense = X.toarray().astype(float)
     losses = []
     for _ in range(4):
-        W = swept_rows(dense, W, H, *options.values(), block)
-        H = swept_rows(dense.T, H, W, *options.values(), block)
+        W = swept_rows(dense, W, H, *options.values(), block or W.shape[1])
+        H = swept_rows(dense.T, H, W, *options.values(), block or W.shape[1])
         losses.append(objective(dense, W, H, *options.values()) / X.nnz)
     np.testing.assert_allclose(fitted.user_factors_.values @ fitted.item_factors_.values.T, W @ H.T,
                                atol=2e-3)  # fmt: skip

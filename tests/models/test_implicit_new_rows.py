@@ -12,6 +12,13 @@ import daskpart
 from daskpart.errors import InputError
 
 
+def least_squares(user, H, alpha=1.0):
+    """A matrix and a goal: the row of this user is nearest to it; the square of 0.1 is λ."""
+    root = np.sqrt(1 + alpha * user)  # of the confidences
+    matrix = np.vstack((root[:, None] * H, 0.1 * np.eye(5)))
+    return matrix, np.append(root * (user > 0), np.zeros(5))
+
+
 def test_new_users_are_solved_as_those_of_the_fit():
     X = counts()
     fitted = model(solver="cholesky").fit(X)
@@ -35,12 +42,10 @@ def test_nonnegative_rows_of_new_users_are_exact(most):
     fitted.state_.item_factors[:] = H
     rows = fitted.transform(X).values
     for row, user in zip(rows, X.toarray().astype(float), strict=True):
-        root = np.sqrt(1 + user)  # of the confidences
-        system = np.vstack((root[:, None] * H, 0.1 * np.eye(5)))  # the square of 0.1 is λ
-        best, _ = scipy.optimize.nnls(system, np.append(root * (user > 0), np.zeros(5)))
+        system, goal = least_squares(user, H)
+        best, _ = scipy.optimize.nnls(system, goal)
         np.testing.assert_allclose(row, best, atol=5e-4)
-        excess = np.linalg.norm(system @ (row - best))
-        assert excess <= 1e-4 * np.linalg.norm(root * (user > 0))
+        assert np.linalg.norm(system @ (row - best)) <= 1e-4 * np.linalg.norm(goal)
 
 
 def test_nonnegative_rows_that_need_ever_more_sweeps_are_exact():
@@ -50,9 +55,7 @@ def test_nonnegative_rows_that_need_ever_more_sweeps_are_exact():
     H = fitted.state_.item_factors
     H[:] = random.random((40, 1)) + 0.01 * random.random((40, 5))
     for row, user in zip(fitted.transform(X).values, X.toarray().astype(float), strict=True):
-        root = np.sqrt(1 + 100 * user)  # of the confidences
-        system, goal = np.vstack((root[:, None] * H, 0.1 * np.eye(5))), root * (user > 0)
-        goal = np.append(goal, np.zeros(5))  # the square of 0.1 is λ
+        system, goal = least_squares(user, H, alpha=100)
         _, least = scipy.optimize.nnls(system, goal)
         assert np.linalg.norm(system @ row - goal) <= (1 + 1e-6) * least
 
@@ -66,9 +69,7 @@ def test_signed_rows_of_new_users_are_exact(most):
     H = fitted.state_.item_factors
     H[:] = random.random((40, 1)) + 0.1 * random.random((40, 5))
     for row, user in zip(fitted.transform(X).values, X.toarray().astype(float), strict=True):
-        root = np.sqrt(1 + user)  # of the confidences
-        system, goal = np.vstack((root[:, None] * H, 0.1 * np.eye(5))), root * (user > 0)
-        goal = np.append(goal, np.zeros(5))  # the square of 0.1 is λ
+        system, goal = least_squares(user, H)
         _, (least,), *_ = np.linalg.lstsq(system, goal, rcond=None)
         assert np.sum((system @ row - goal) ** 2) == pytest.approx(least, rel=1e-5)
 

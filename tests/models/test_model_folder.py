@@ -53,6 +53,15 @@ class Model(Recommender, DistributedEstimator):
         return self
 
 
+def _change(folder, where, value):
+    """One value of model.json is another one; `where`: its keys."""
+    place = header = json.loads((folder / "model.json").read_text())
+    for key in where[:-1]:
+        place = place[key]
+    place[where[-1]] = value
+    (folder / "model.json").write_text(json.dumps(header))
+
+
 @pytest.fixture
 def model() -> Model:
     return Model().fit()
@@ -260,9 +269,7 @@ def _plain(key):
 def test_pairs_that_are_none_are_refused(model, tmp_path, values):
     model.learnt_ = {0: "a"}
     model.save(tmp_path / "model")
-    header = json.loads((tmp_path / "model" / "model.json").read_text())
-    header["results"]["learnt_"]["values"] = values
-    (tmp_path / "model" / "model.json").write_text(json.dumps(header))
+    _change(tmp_path / "model", ("results", "learnt_", "values"), values)
     with pytest.raises(ReadError, match=r"results\.learnt_ cannot be read"):
         Model.load(tmp_path / "model")
 
@@ -282,9 +289,7 @@ def test_an_optimiser_is_a_parameter_that_comes_back(tmp_path, kind, decay):
 def test_an_optimiser_of_another_version_is_refused(model, tmp_path):
     model.learnt_ = OPTIMIZERS["adam"]()
     model.save(tmp_path / "model")
-    header = json.loads((tmp_path / "model" / "model.json").read_text())
-    header["results"]["learnt_"]["values"]["values"]["gamma"] = 1.0
-    (tmp_path / "model" / "model.json").write_text(json.dumps(header))
+    _change(tmp_path / "model", ("results", "learnt_", "values", "values", "gamma"), 1.0)
     with pytest.raises(ReadError, match="Adam of another version"):
         Model.load(tmp_path / "model")
 
@@ -367,9 +372,7 @@ def test_a_model_of_an_older_version_loads_or_says_so(model, tmp_path):
 
 def test_a_form_that_a_newer_version_wrote_is_an_error_in_words(model, tmp_path):
     model.save(tmp_path / "model")
-    header = json.loads((tmp_path / "model" / "model.json").read_text())
-    header["results"]["strange_"] = {"form": "quantum"}
-    (tmp_path / "model" / "model.json").write_text(json.dumps(header))
+    _change(tmp_path / "model", ("results", "strange_"), {"form": "quantum"})
     with pytest.raises(ReadError, match=r"holds a quantum.*Use the version that wrote it"):
         Model.load(tmp_path / "model")
 
@@ -393,14 +396,9 @@ def saved(tmp_path_factory):
 
 
 def _load_changed(saved, where, value):
-    """The model after one value of model.json was changed; `where`: its keys."""
     folder, header, _ = saved
-    changed = json.loads(json.dumps(header))
-    place = changed
-    for key in where[:-1]:
-        place = place[key]
-    place[where[-1]] = value
-    (folder / "model.json").write_text(json.dumps(changed))
+    (folder / "model.json").write_text(json.dumps(header))  # another one was changed before
+    _change(folder, where, value)
     return daskpart.GCNClassifier.load(folder)
 
 

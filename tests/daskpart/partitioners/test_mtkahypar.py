@@ -84,29 +84,23 @@ def test_not_installed(monkeypatch):
 
 @needs_mtkahypar
 @pytest.mark.parametrize(
-    ("body", "message"),
+    ("body", "options", "message"),
     [
-        ("raise SystemExit('no luck today')", "exit status 1.*no luck today"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "killed by SIGKILL"),
-        ("pass", "said nothing"),
+        ("raise SystemExit('no luck today')", {}, "exit status 1.*no luck today"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", {}, "killed by SIGKILL"),
+        ("pass", {}, "said nothing"),
+        ("import time; time.sleep(60)", {"timeout": 0.2}, r"0\.2 s"),
     ],
 )
 @pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
-def test_a_child_that_dies_is_an_engine_error(tmp_path, monkeypatch, body, message):
+def test_a_child_that_dies_or_takes_too_long_is_an_engine_error(
+    tmp_path, monkeypatch, body, options, message
+):
     worker = tmp_path / "worker.py"
     worker.write_text(f"import sys\nsys.stdin.buffer.read()\n{body}\n")
     monkeypatch.setattr(mtkahypar, "WORKER", worker)
     with pytest.raises(EngineError, match=f"(?s){message}"):
-        mtkahypar.MtKaHyParEngine().partition(ring(), 2, 0.03, 0)
-
-
-@needs_mtkahypar
-def test_a_child_that_takes_too_long(tmp_path, monkeypatch):
-    worker = tmp_path / "worker.py"
-    worker.write_text("import time\ntime.sleep(60)\n")
-    monkeypatch.setattr(mtkahypar, "WORKER", worker)
-    with pytest.raises(EngineError, match=r"0\.2 s"):
-        mtkahypar.MtKaHyParEngine(timeout=0.2).partition(ring(), 2, 0.03, 0)
+        mtkahypar.MtKaHyParEngine(**options).partition(ring(), 2, 0.03, 0)
 
 
 @needs_mtkahypar
