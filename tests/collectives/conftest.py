@@ -24,6 +24,8 @@ from daskpart.collectives.transports.threads import ThreadsCommunicator
 
 # tests, worker processes (which inherit this path) and mpi_job.py import `exchange_text`
 sys.path.insert(0, str(Path(__file__).parent))
+if "DASKPART_TESTS_IN_MPI_JOB" not in os.environ:  # where scripts before have imported them
+    pytest.register_assert_rewrite("exchange_text", "server_programs", "spmd_steps")
 
 TRANSPORTS = [
     "local-threads",

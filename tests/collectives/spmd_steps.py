@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -339,6 +344,26 @@ def lease_of_all_threads(client_id, dask_scheduler):
     held = take_lease("a look", client_id, ("a look", 0), places, dask_scheduler)
     end_lease("a look", dask_scheduler)
     return held
+
+
+def kill_soon(client, address):
+    """SIGKILL for the worker of that address a moment from now, amid what the caller begins."""
+    pid = client.run(os.getpid)[address]
+    threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
+
+
+def run_and_kill(script, client):
+    """Start a script that stands here, a client of the same cluster; kill it amid its runs."""
+    path = Path(__file__).with_name(script)
+    command = [sys.executable, str(path), client.scheduler.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        watchdog = threading.Timer(60, process.kill)
+        watchdog.start()
+        try:
+            assert process.stdout.readline() == "running\n"
+        finally:
+            watchdog.cancel()
+            process.kill()
 
 
 def assert_nothing_left(client, seconds=BOUND):

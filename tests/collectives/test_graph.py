@@ -15,6 +15,7 @@ import dask
 import numpy as np
 import pytest
 from exchange_text import N_ITEMS, items_of_ranks, random_connectivity
+from spmd_steps import kill_soon
 
 from daskpart.collectives import (
     DaskCommunicator,
@@ -418,8 +419,7 @@ def test_a_lost_worker_is_an_error_and_the_run_goes_on(own_client):
     kept = communicator.gather(communicator.map(doubled, communicator.values([1, 2, 3])))
     asked = communicator.map(asleep, communicator.values(kept), seconds=1.5)
     victim = communicator.placement[1]
-    pid = own_client.run(os.getpid)[victim]
-    threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
+    kill_soon(own_client, victim)
     begin = time.monotonic()
     with pytest.raises(WorkerLostError, match=rf"{victim} with rank\(s\) 1\."):
         communicator.settle(asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from exchange_text import WEAVE, weave
 
 from daskpart.collectives import (
     ANY,
@@ -78,14 +79,6 @@ def test_many_sizes_in_one_batch_and_after_an_error(make_communicator, n_ranks):
     for values, total in zip([*given, given[0]], [*totals, again], strict=True):
         expected = in_order_of_the_cube(values, np.add).tobytes()
         assert [array.tobytes() for array in communicator.gather(total)] == [expected] * n_ranks
-
-
-def weave(low, high):
-    """Neither commutative nor associative: tells every order apart."""
-    return (3 * low + 5 * high) % 1_000_003
-
-
-WEAVE = Reduction("weave", weave, 0)
 
 
 @pytest.mark.parametrize("n_ranks", [1, 4, 5])

@@ -9,9 +9,11 @@ import pytest
 from exchange_text import (
     N_ITEMS,
     RANK_COUNTS,
+    WEAVE,
     first_rows,
     items_of_ranks,
     random_connectivity,
+    weave,
 )
 
 from daskpart.collectives import (
@@ -20,7 +22,6 @@ from daskpart.collectives import (
     SUM,
     Inbox,
     LocalCommunicator,
-    Reduction,
     combine_rows,
     embed,
     expand,
@@ -138,14 +139,6 @@ def test_results_are_those_of_point_to_point(n_ranks, aware):
             assert bits(found) == bits(run_direct(connectivity, kind, make_rows))
             messages = embedded.statistics().per_rank("messages_sent")
             assert counted["messages_sent"].tolist() == messages.tolist()
-
-
-def weave(low, high):
-    """Neither commutative nor associative: tells every order apart."""
-    return (3 * low + 5 * high) % 1_000_003
-
-
-WEAVE = Reduction("weave", weave, 0)
 
 
 @pytest.mark.parametrize("n_ranks", [2, 3, 4, 5, 8, 13])

@@ -6,11 +6,8 @@ import math
 import os
 import pickle
 import signal
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,7 +26,7 @@ from server_programs import (
     replay,
     wait_long,
 )
-from spmd_steps import BOUND, assert_nothing_left
+from spmd_steps import BOUND, assert_nothing_left, kill_soon, run_and_kill
 
 from daskpart.collectives import ParameterServer
 from daskpart.collectives.server import cluster
@@ -271,16 +268,7 @@ def test_cancelled_ranks(quiet_client):
 
 
 def test_a_client_that_is_killed(quiet_client):
-    script = Path(__file__).with_name("server_client.py")
-    command = [sys.executable, str(script), quiet_client.scheduler.address]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        watchdog = threading.Timer(60, process.kill)
-        watchdog.start()
-        try:
-            assert process.stdout.readline() == "running\n"
-        finally:
-            watchdog.cancel()
-            process.kill()
+    run_and_kill("server_client.py", quiet_client)
     assert_nothing_left(quiet_client)
     assert_usable(quiet_client)
 
@@ -301,9 +289,8 @@ def test_threads_end_with_their_server(quiet_client):
 def test_a_worker_killed_in_the_middle(own_client):
     server = server_on(own_client, delay=1)
     victim = server.report.places[1]
-    pid = own_client.run(os.getpid)[victim]
+    kill_soon(own_client, victim)
     begin = time.monotonic()
-    threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
     with pytest.raises(WorkerLostError, match=rf"{victim} with rank\(s\) 1, 3"):
         server.run(wait_long, seconds=0.2)
     assert time.monotonic() - begin < BOUND

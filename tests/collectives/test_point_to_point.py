@@ -6,30 +6,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from connectivity_cases import connectivities, make_connectivity
 from hypothesis import given
-from hypothesis import strategies as st
 
 from daskpart.collectives import expand_plan, reduce_plan
 from daskpart.errors import InputError
-
-
-@st.composite
-def connectivities(draw):
-    """Items touched by any set of ranks; owners anywhere, -1 only where nobody touches."""
-    n_ranks = draw(st.integers(1, 6))
-    parts = draw(st.lists(st.sets(st.integers(0, n_ranks - 1)), max_size=12))
-    owners = [draw(st.integers(0 if touching else -1, n_ranks - 1)) for touching in parts]
-    return make_connectivity(parts, owners, n_ranks)
-
-
-def make_connectivity(parts, owners, n_ranks):
-    return SimpleNamespace(
-        pointer=np.cumsum([0, *map(len, parts)], dtype=np.int64),
-        parts=np.array([p for touching in parts for p in sorted(touching)], dtype=np.int32),
-        owners=None if owners is None else np.array(owners, dtype=np.int32),
-        n_parts=n_ranks,
-        sets=parts,
-    )
 
 
 @given(connectivities())

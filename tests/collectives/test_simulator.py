@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from connectivity_cases import embedded
 from exchange_text import items_of_ranks, random_connectivity
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,6 @@ from hypothesis import strategies as st
 from daskpart.collectives import (
     LocalCommunicator,
     concurrent_volume,
-    embed,
     expand_plan,
     hypercube_allreduce_plan,
     pack_rows,
@@ -25,10 +25,6 @@ from daskpart.collectives import (
 from daskpart.errors import InputError
 
 ALPHA, BETA, ROW_BYTES = 3.0, 0.25, 8
-
-
-def embedded(connectivity, owners=None, **options):
-    return embed(expand_plan(connectivity, owners), **options)
 
 
 @st.composite

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from functools import partial
-from pathlib import Path
 
 import pytest
 from distributed import get_worker
@@ -20,7 +17,9 @@ from spmd_steps import (
     assert_cancelled_run_ends,
     assert_nothing_left,
     increment,
+    kill_soon,
     ring_of_values,
+    run_and_kill,
     slow_sums,
 )
 
@@ -117,16 +116,7 @@ def test_a_client_that_closes_without_a_word(quiet_client):
 
 
 def test_a_client_that_is_killed(quiet_client):
-    script = Path(__file__).with_name("spmd_client.py")
-    command = [sys.executable, str(script), quiet_client.scheduler.address]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        watchdog = threading.Timer(60, process.kill)
-        watchdog.start()
-        try:
-            assert process.stdout.readline() == "running\n"
-        finally:
-            watchdog.cancel()
-            process.kill()
+    run_and_kill("spmd_client.py", quiet_client)
     assert_nothing_left(quiet_client)
     assert_usable(quiet_client)
 
@@ -134,9 +124,8 @@ def test_a_client_that_is_killed(quiet_client):
 def test_a_worker_killed_in_the_middle(own_client):
     communicator = DaskCommunicator(N_RANKS, own_client)
     victim = communicator.placement[1]
-    pid = own_client.run(os.getpid)[victim]
+    kill_soon(own_client, victim)
     begin = time.monotonic()
-    threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
     with pytest.raises(WorkerLostError, match=rf"{victim} with rank\(s\) 1, 3"):
         busy(communicator)
     assert time.monotonic() - begin < BOUND
