@@ -30,6 +30,12 @@ def rating_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For files of a module whose tests are run many times, by hypothesis."""
+    return tmp_path_factory.mktemp("files")
+
+
 @pytest.fixture
 def small_files(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], AbstractContextManager[None]]:
     """Files inside can be so many bytes long: the disk is full then.

@@ -19,11 +19,6 @@ from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("interchange")
-
-
 @st.composite
 def hypergraphs(draw: st.DrawFn, largest_net: int = 6) -> Hypergraph:
     """With empty nets, isolated vertices, and costs and weights that are 1, 0 or very large."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
-import lzma
 import warnings
 from functools import partial
 from pathlib import Path
@@ -20,6 +18,7 @@ import sparse
 import xarray
 from hypothesis import given
 from hypothesis import strategies as st
+from packed_files import write
 
 import daskpart
 from daskpart.containers.matrix import as_matrix
@@ -33,18 +32,6 @@ RATINGS_DAT = "196::242::3::881250949\n22::377::1::878887116\n196::51::2::880606
 RATINGS_CSV = (
     "userId,movieId,rating,timestamp\n196,242,3.0,881250949\n22,377,1.0,8788\n196,51,2.0,8806\n"
 )
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("lines")
-
-
-def write(path: Path, text: str) -> Path:
-    openers = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-    with openers.get(path.suffix, open)(path, "wb") as stream:
-        stream.write(text.encode())
-    return path
 
 
 def check_the_three_ratings(ratings: xarray.DataArray) -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
 from itertools import pairwise
-from pathlib import Path
 
 import distributed
 import numpy as np
@@ -14,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from packed_files import OPENERS, write
 
 import daskpart
 from daskpart.errors import InputError, ReadError
@@ -22,22 +19,10 @@ from daskpart.readers.libsvm_kernel import plain_lines
 from daskpart.readers.ranges import chunks_between, rows_between, survey, text_size
 from daskpart.readers.scanning import Chunk, apart_by, rows_of
 
-OPENERS = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 TEXT = (
     b"# a remark\n+1 1:0.5 3:2 7:1e-3\n\n-1 2:1\n+1\n-1 1:1 9:4 # c\r\n  2.5 4:1 3:2\n"
     b"1 1:0.30000000000000004 2:1e-320 3:-0\n"
 )
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("ranges")
-
-
-def write(path: Path, content: bytes) -> Path:
-    with OPENERS[path.suffix if path.suffix in OPENERS else ""](path, "wb") as stream:
-        stream.write(content)
-    return path
 
 
 def assert_same_rows(one: Rows, other: Rows) -> None:

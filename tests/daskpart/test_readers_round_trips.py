@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import io
-import lzma
 from pathlib import Path
 
 import hypothesis.extra.numpy as hnp
@@ -18,29 +15,18 @@ import sparse
 import xarray
 from hypothesis import given
 from hypothesis import strategies as st
+from packed_files import OPENERS, write
 
 import daskpart
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 
-OPENERS = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 COMPRESSIONS = st.sampled_from(sorted(OPENERS))
 FLOAT32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 FLOAT64 = st.floats(allow_nan=False, allow_infinity=False)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("round-trips")
-
-
-def write(path: Path, lines: list[str]) -> Path:
-    return write_bytes(path, "".join(line + "\n" for line in lines).encode())
-
-
-def write_bytes(path: Path, content: bytes) -> Path:
-    with OPENERS[path.suffix if path.suffix in OPENERS else ""](path, "wb") as stream:
-        stream.write(content)
-    return path
+def write_lines(path: Path, lines: list[str]) -> Path:
+    return write(path, "".join(line + "\n" for line in lines))
 
 
 IDS = st.one_of(st.integers(0, 20), st.integers(0, 2**53 - 1))
@@ -58,7 +44,7 @@ def test_ratings(
     name, delimiter = dialect
     stamp = [881250949] if stamped else []
     lines = [delimiter.join(map(str, [*cell, value, *stamp])) for cell, value in cells.items()]
-    path = write(folder / (name + compression), lines)
+    path = write_lines(folder / (name + compression), lines)
     ratings = daskpart.read(path, format="ratings")
     where = zip(*ratings.data.coords, strict=True)
     users, items = ratings["user"].values, ratings["item"].values
@@ -78,7 +64,7 @@ def test_tensors(folder: Path, data: st.DataObject, compression: str) -> None:
         " ".join(str(index + 1) for index in cell) + f" {value}{behind}"
         for cell, value in cells.items()
     ]
-    path = write(folder / f"x.tns{compression}", lines)
+    path = write_lines(folder / f"x.tns{compression}", lines)
     tensor = daskpart.read(path, shape=shape)
     assert tensor.shape == shape and tensor.coords.dtype == np.int32
     found = [tuple(map(int, cell)) for cell in tensor.coords.T]
@@ -101,7 +87,7 @@ def test_examples(folder: Path, examples: list, compression: str, zero_based: bo
         " ".join([str(label), *(f"{i - zero_based}:{value}" for i, value in features.items())])
         for label, features in examples
     ]
-    path = write(folder / f"x.libsvm{compression}", lines)
+    path = write_lines(folder / f"x.libsvm{compression}", lines)
     data, target = daskpart.read(path, n_features=10_000, zero_based=zero_based)
     assert target.tolist() == [label for label, _ in examples]
     assert data.shape == (len(examples), 10_000) and data.has_canonical_format
@@ -127,7 +113,7 @@ def test_matrix_market(folder: Path, dense: np.ndarray, compression: str, symmet
     content = io.BytesIO()
     symmetry = "symmetric" if symmetric else "general"
     scipy.io.mmwrite(content, sp.coo_array(dense), symmetry=symmetry)
-    write_bytes(path, content.getvalue())
+    write(path, content.getvalue())
     matrix = daskpart.read(path)
     assert isinstance(matrix, sp.csr_array)
     np.testing.assert_array_equal(matrix.toarray(), dense)
@@ -138,7 +124,7 @@ def test_archives(folder: Path, dense: np.ndarray, layout: str, compression: str
     path = folder / f"x.npz{compression}"
     content = io.BytesIO()
     sp.save_npz(content, sp.coo_array(dense).asformat(layout))
-    write_bytes(path, content.getvalue())
+    write(path, content.getvalue())
     matrix = daskpart.read(path)
     assert isinstance(matrix, sp.csr_array)
     assert matrix.nnz == np.count_nonzero(dense)  # not what pads blocks and diagonals
@@ -165,13 +151,15 @@ def test_an_archive_of_what_xarray_makes_of_a_series(folder: Path) -> None:
 
 def test_explicit_zeros_stay(folder: Path) -> None:
     header = "%%MatrixMarket matrix coordinate real general"
-    assert daskpart.read(write(folder / "z.mtx", [header, "2 2 2", "1 1 0", "2 1 4"])).nnz == 2
-    assert daskpart.read(write(folder / "z.tns", ["1 1 0", "2 1 4"])).nnz == 2
-    assert daskpart.read(write(folder / "z.libsvm", ["1 1:0 2:4"])).data.nnz == 2
+    assert (
+        daskpart.read(write_lines(folder / "z.mtx", [header, "2 2 2", "1 1 0", "2 1 4"])).nnz == 2
+    )
+    assert daskpart.read(write_lines(folder / "z.tns", ["1 1 0", "2 1 4"])).nnz == 2
+    assert daskpart.read(write_lines(folder / "z.libsvm", ["1 1:0 2:4"])).data.nnz == 2
 
 
 def test_a_mode_with_an_index_0_is_0_based(folder: Path) -> None:
-    path = write(folder / "zero.tns", ["1 0 2 5", "2 3 1 6"])
+    path = write_lines(folder / "zero.tns", ["1 0 2 5", "2 3 1 6"])
     with pytest.warns(DaskpartWarning, match="mode 2 holds the index 0, so this mode is read as 0"):
         tensor = daskpart.read(path)
     assert tensor.shape == (2, 4, 2)
@@ -180,19 +168,19 @@ def test_a_mode_with_an_index_0_is_0_based(folder: Path) -> None:
 
 def test_a_tensor_may_be_said_to_be_0_based(folder: Path) -> None:
     """Of a mode without an index 0 nothing else tells."""
-    path = write(folder / "zero.tns", ["1 0 2 5", "2 3 1 6"])
+    path = write_lines(folder / "zero.tns", ["1 0 2 5", "2 3 1 6"])
     tensor = daskpart.read(path, zero_based=True)
     assert tensor.shape == (3, 4, 3)
     assert tensor.todense()[1, 0, 2] == 5 and tensor.todense()[2, 3, 1] == 6
     with pytest.raises(InputError, match="zero_based=False, but mode 2 holds the index 0"):
         daskpart.read(path, zero_based=False)
-    one = write(folder / "one.tns", ["1 1 5", "2 3 6"])
+    one = write_lines(folder / "one.tns", ["1 1 5", "2 3 6"])
     assert (daskpart.read(one, zero_based=False) != daskpart.read(one)).nnz == 0
 
 
 def test_repeated_cells_of_a_tensor_are_summed_beyond_2_to_the_62(folder: Path) -> None:
     far = "60000 80000 20000 1000 100"
-    path = write(folder / "far.tns", [f"{far} 1", "1 1 1 1 1 2", f"{far} 3"])
+    path = write_lines(folder / "far.tns", [f"{far} 1", "1 1 1 1 1 2", f"{far} 3"])
     with pytest.warns(DaskpartWarning, match="1 entries repeat .* values are summed"):
         tensor = daskpart.read(path)
     assert tensor.data.tolist() == [2, 4]
@@ -264,7 +252,7 @@ def test_parquet_without_pyarrow(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         raise ImportError("no engine")
 
     monkeypatch.setattr(pandas, "read_parquet", refuse)
-    path = write(folder / "any.parquet", ["PAR1"])
+    path = write_lines(folder / "any.parquet", ["PAR1"])
     with pytest.raises(InputError, match=r"pip install 'daskpart\[io\]'"):
         daskpart.read(path)
 
@@ -296,7 +284,7 @@ def test_a_graph_archive(folder: Path) -> None:
 def test_comments_behind_numbers_are_no_columns(folder: Path) -> None:
     """Also on the first line, which tells how many there are; a name may begin with such a sign."""
     for name, format in (("x.edges", "edges"), ("x.data", "ratings")):
-        path = write(folder / name, ["1 2 3 % heard, 2026", "2 3 4", "3 1 5 # new"])
+        path = write_lines(folder / name, ["1 2 3 % heard, 2026", "2 3 4", "3 1 5 # new"])
         assert daskpart.read(path, format=format).data.data.tolist() == [3, 4, 5]
-    names = write(folder / "x.edges", ["5 #foo", "#bar 6"])
+    names = write_lines(folder / "x.edges", ["5 #foo", "#bar 6"])
     assert daskpart.read(names)["source"].values.tolist() == ["#bar", "#foo", "5", "6"]
