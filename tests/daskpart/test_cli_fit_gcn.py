@@ -34,18 +34,22 @@ def files(tmp_path_factory):
     return folder
 
 
-def test_classes_weigh_as_is_said(files, tmp_path, run_cli):
-    given = ("--features", files / "X.npy", "--labels", files / "y.txt", "--no-plots")
-    weighed = (*SMALL, "--class-weight", "balanced", "--out", tmp_path)
-    assert run_cli("fit", "gcn", files / "A.mtx", *given, *weighed) == 0
+@pytest.fixture
+def data(files):
+    """How they are typed."""
+    return files / "A.mtx", "--features", files / "X.npy", "--labels", files / "y.txt"
+
+
+def test_classes_weigh_as_is_said(data, tmp_path, run_cli):
+    weighed = (*SMALL, "--class-weight", "balanced", "--no-plots", "--out", tmp_path)
+    assert run_cli("fit", "gcn", *data, *weighed) == 0
     model = daskpart.GCNClassifier.load(tmp_path / "model")
     assert model.class_weight == model.state_.settings["class_weight"] == "balanced"
 
 
-def test_fit_writes_a_model_that_loads(files, tmp_path, capsys, run_cli):
-    given = ("--features", files / "X.npy", "--labels", files / "y.txt")
+def test_fit_writes_a_model_that_loads(data, tmp_path, capsys, run_cli):
     out = tmp_path / "out"
-    assert run_cli("fit", "gcn", files / "A.mtx", *given, *SMALL, "--hidden", 4, "--out", out) == 0
+    assert run_cli("fit", "gcn", *data, *SMALL, "--hidden", 4, "--out", out) == 0
     told = capsys.readouterr()
     assert (
         "a graph of 60 vertices, 5 features" in told.out and "hidden labels are right" in told.out
@@ -63,12 +67,11 @@ def test_fit_writes_a_model_that_loads(files, tmp_path, capsys, run_cli):
     assert (out / "report.html").read_text().count("data:image/png;base64,") == len(pictures)
 
 
-def test_one_rank_has_no_traffic_to_draw(files, tmp_path, run_cli, monkeypatch):
+def test_one_rank_has_no_traffic_to_draw(data, tmp_path, run_cli, monkeypatch):
     typed = ["daskpart", "fit", "gcn", "my graph.mtx", "--layer-options", "heads=2"]
     monkeypatch.setattr(sys, "argv", typed)
-    given = ("--features", files / "X.npy", "--labels", files / "y.txt", "--test-fraction", 0)
-    more = (*SMALL, "--ranks", 1, "--max-iter", 1, "--out", tmp_path)
-    assert run_cli("fit", "gcn", files / "A.mtx", *given, *more) == 0
+    more = (*SMALL, "--ranks", 1, "--max-iter", 1, "--test-fraction", 0, "--out", tmp_path)
+    assert run_cli("fit", "gcn", *data, *more) == 0
     pictures = {path.stem for path in tmp_path.glob("*.png")}
     assert pictures == {"training", "embedding", "timeline"}
     page = (tmp_path / "report.html").read_text()
@@ -77,12 +80,11 @@ def test_one_rank_has_no_traffic_to_draw(files, tmp_path, run_cli, monkeypatch):
     assert "Partition</h2>" not in page and "All as planned" not in page
 
 
-def test_mini_batches_from_the_shell(files, tmp_path, run_cli):
-    given = ("--features", files / "X.npy", "--labels", files / "y.txt", "--no-plots")
+def test_mini_batches_from_the_shell(data, tmp_path, run_cli):
     more = ("--batch-size", 10, "--sampler", "vertex", "--partitioner", "stochastic")
-    more = (*more, "--learning-rate", "invscaling", "--power-t", 1)
+    more = (*more, "--learning-rate", "invscaling", "--power-t", 1, "--no-plots")
     out = tmp_path / "out"
-    assert run_cli("fit", "gcn", files / "A.mtx", *given, *SMALL, *more, "--out", out) == 0
+    assert run_cli("fit", "gcn", *data, *SMALL, *more, "--out", out) == 0
     model = daskpart.GCNClassifier.load(out / "model")
     assert (model.batch_size, model.sampler) == (10, "vertex")
     assert model.history_["learning_rate"].iloc[0] == 0.01 / 6
@@ -91,11 +93,10 @@ def test_mini_batches_from_the_shell(files, tmp_path, run_cli):
 
 
 def test_messages_of_validation_are_told_beside_those_of_mini_batches(
-    files, tmp_path, capsys, run_cli
+    data, tmp_path, capsys, run_cli
 ):
-    given = ("--features", files / "X.npy", "--labels", files / "y.txt", "--no-plots")
-    more = ("--batch-size", 10, "--validation-fraction", 0.2, "--patience", 5, "--out", tmp_path)
-    assert run_cli("fit", "gcn", files / "A.mtx", *given, *SMALL, *more) == 0
+    more = ("--batch-size", 10, "--validation-fraction", 0.2, "--patience", 5, "--no-plots")
+    assert run_cli("fit", "gcn", *data, *SMALL, *more, "--out", tmp_path) == 0
     metrics = metrics_of(tmp_path)
     plan, run = metrics["plan"], metrics["communication"]
     messages = plan["n_batches"] * plan["messages_a_batch"] + plan["validation_messages"]
@@ -113,8 +114,7 @@ def test_messages_of_validation_are_told_beside_those_of_mini_batches(
         (("--layer", "gat", "--layer-options", "heads=2"), "layer_options", {"heads": 2}),
     ],
 )
-def test_values_that_are_no_plain_number(files, tmp_path, capsys, run_cli, given, name, value):
-    data = (files / "A.mtx", "--features", files / "X.npy", "--labels", files / "y.txt")
+def test_values_that_are_no_plain_number(data, tmp_path, capsys, run_cli, given, name, value):
     run = ("--max-iter", 1, "--ranks", 2, "--partitioner", "block", "--no-plots", "--out", tmp_path)
     assert run_cli("fit", "gcn", *data, *run, *given) == 0
     assert daskpart.GCNClassifier.load(tmp_path / "model").get_params()[name] == value
@@ -466,7 +466,7 @@ def test_words_for_nothing_are_labels_where_others_are_text(tmp_path, run_cli, a
     assert any(line.startswith("NA,") for line in (out / "labels.csv").read_text().splitlines())
 
 
-def test_a_network_is_asked_once(files, tmp_path, run_cli, monkeypatch):
+def test_a_network_is_asked_once(data, tmp_path, run_cli, monkeypatch):
     """For the judgement, the tables and the pictures: a pass to the outputs, one to the hidden."""
     asked = []
     outputs_of = fitted_network.outputs_of
@@ -476,8 +476,7 @@ def test_a_network_is_asked_once(files, tmp_path, run_cli, monkeypatch):
         return outputs_of(problem, network, weights, place, **where)
 
     monkeypatch.setattr(fitted_network, "outputs_of", counted)
-    given = ("--features", files / "X.npy", "--labels", files / "y.txt", *SMALL)
-    assert run_cli("fit", "gcn", files / "A.mtx", *given, "--out", tmp_path) == 0
+    assert run_cli("fit", "gcn", *data, *SMALL, "--out", tmp_path) == 0
     assert sorted(asked) == [-2, -1]
 
 

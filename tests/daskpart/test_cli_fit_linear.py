@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from command_results import metrics_of, whole_and_resumed
+from sklearn.datasets import dump_svmlight_file
 
 import daskpart
 from daskpart._cli import linear
@@ -30,13 +31,7 @@ def sample_file(tmp_path_factory):
     X = scipy.sparse.random(200, 30, 0.3, "csr", random_state=random)
     y = np.sign(X @ random.normal(size=30))
     path = tmp_path_factory.mktemp("samples") / "X.libsvm"
-    lines = []
-    for row, label in enumerate(y):
-        own = slice(X.indptr[row], X.indptr[row + 1])
-        order = np.argsort(X.indices[own])
-        pairs = zip(X.indices[own][order] + 1, X.data[own][order], strict=True)
-        lines.append(" ".join([f"{label:+.0f}", *(f"{j}:{x!r}" for j, x in pairs)]))
-    path.write_text("\n".join(lines).replace("np.float64(", "").replace(")", "") + "\n")
+    dump_svmlight_file(X, y, str(path), zero_based=False)
     return path
 
 
@@ -55,7 +50,7 @@ def test_fit_writes_a_model_that_loads(sample_file, tmp_path, capsys, run_cli, n
     assert "200 samples of 30 features" in told
     assert "180 to learn from, 20 held out to judge by" in told
     if name != "linear":
-        n_positive = sample_file.read_text().count("+1 ")
+        n_positive = sum(line.startswith("1 ") for line in sample_file.read_text().splitlines())
         assert f"samples of each class: -1: {200 - n_positive}, 1: {n_positive}" in told
     assert "of 30 are touched by more than one rank" in told
     beside = "answering their mean" if name == "linear" else "the most frequent class makes up"

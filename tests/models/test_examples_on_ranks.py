@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.datasets import dump_svmlight_file
 
 import daskpart
 from daskpart._floor.hashing import row_keys
@@ -31,13 +32,10 @@ N_ROWS = 400
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Sorted by class, as the worst of files are; an empty row among them."""
     random = np.random.default_rng(0)
-    lines = []
-    for row in range(N_ROWS):
-        features = np.flatnonzero(random.random(30) < (0.2 if row != 7 else 0)) + 1
-        pairs = " ".join(f"{each}:{random.normal():.17g}" for each in features)
-        lines.append(f"{-1 if row < N_ROWS // 2 else 1} {pairs}\n")
+    X = random.normal(size=(N_ROWS, 30)) * (random.random((N_ROWS, 30)) < 0.2)
+    X[7] = 0
     file = tmp_path_factory.mktemp("data") / "sorted.libsvm"
-    file.write_text("".join(lines))
+    dump_svmlight_file(X, np.repeat([-1, 1], N_ROWS // 2), str(file), zero_based=False)
     return file
 
 

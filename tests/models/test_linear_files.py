@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import dump_svmlight_file
 
 import daskpart
 from daskpart.errors import InputError
@@ -21,17 +22,11 @@ SGD = {"solver": "sgd", "max_iter": 5, "batch_size": 8, "tol": 0.0, "transport":
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three classes, one after the other, each with features of its own."""
-    random = np.random.default_rng(0)
-    lines = []
-    for row in range(N_ROWS):
-        label = row * 3 // N_ROWS
-        features = np.flatnonzero(
-            random.random(30) < np.where(np.arange(30) % 3 == label, 0.4, 0.1)
-        )
-        pairs = " ".join(f"{each + 1}:{random.uniform(0.5, 1.5):.4f}" for each in features)
-        lines.append(f"{label} {pairs}\n")
+    random, labels = np.random.default_rng(0), np.arange(N_ROWS) * 3 // N_ROWS
+    own = np.arange(30) % 3 == labels[:, None]
+    X = random.uniform(0.5, 1.5, own.shape) * (random.random(own.shape) < np.where(own, 0.4, 0.1))
     file = tmp_path_factory.mktemp("data") / "classes.libsvm"
-    file.write_text("".join(lines))
+    dump_svmlight_file(X, labels, str(file), zero_based=False)
     return file
 
 
