@@ -115,22 +115,35 @@ def _sparse_of(X: Any) -> Any:
     return checked
 
 
+def _positive(X: Any) -> Any:
+    checked = _sparse_of(X).astype(np.float64)
+    checked.data = np.exp(-np.abs(checked.data))
+    return checked
+
+
+def _odd(X: Any) -> Any:
+    checked = _sparse_of(X).astype(np.float64)
+    checked.data = np.floor(7.3 * checked.data) % 2
+    return checked
+
+
 class Dense:
     """A model that takes dense arrays as sparse ones with every entry stored."""
 
     _takes_dense = True
+    _values = staticmethod(_sparse_of)
 
     def fit(self, X: Any, y: Any = None) -> Any:
-        return super().fit(_sparse_of(X))  # type: ignore[misc]
+        return super().fit(self._values(X))  # type: ignore[misc]
 
     def partial_fit(self, X: Any, y: Any = None) -> Any:
-        return super().partial_fit(_sparse_of(X))  # type: ignore[misc]
+        return super().partial_fit(self._values(X))  # type: ignore[misc]
 
     def transform(self, X: Any) -> Any:
-        return np.asarray(super().transform(_sparse_of(X)))  # type: ignore[misc]
+        return np.asarray(super().transform(self._values(X)))  # type: ignore[misc]
 
     def score(self, X: Any, y: Any = None) -> float:
-        return super().score(_sparse_of(X))  # type: ignore[misc]
+        return super().score(self._values(X))  # type: ignore[misc]
 
     @property
     def predict(self) -> Any:
@@ -145,33 +158,13 @@ class DenseRatings(Dense, daskpart.MatrixFactorization):
 class PositiveDense(Dense):
     """Events from a dense array: what is above 0, for negative numbers are no counts."""
 
-    def fit(self, X: Any, y: Any = None) -> Any:
-        return super().fit(_positive(X))
-
-    def partial_fit(self, X: Any, y: Any = None) -> Any:
-        return super().partial_fit(_positive(X))
-
-    def transform(self, X: Any) -> Any:
-        return super().transform(_positive(X))
-
-    def score(self, X: Any, y: Any = None) -> float:
-        return super().score(_positive(X))
+    _values = staticmethod(_positive)
 
 
 class YesNo(Dense):
     """Yes and no from a dense array: whether a multiple of a number is odd."""
 
-    def fit(self, X: Any, y: Any = None) -> Any:
-        return super().fit(_odd(X))
-
-    def partial_fit(self, X: Any, y: Any = None) -> Any:
-        return super().partial_fit(_odd(X))
-
-    def transform(self, X: Any) -> Any:
-        return super().transform(_odd(X))
-
-    def score(self, X: Any, y: Any = None) -> float:
-        return super().score(_odd(X))
+    _values = staticmethod(_odd)
 
 
 class DenseYesNo(YesNo, daskpart.CPDecomposition):
@@ -190,18 +183,6 @@ class DenseBPR(PositiveDense, daskpart.MatrixFactorization):
     """Events for BPR, which refuses to transform: so that checks can, as if they were ratings."""
 
     _new_rows = Recommender._new_rows
-
-
-def _positive(X: Any) -> Any:
-    checked = _sparse_of(X).astype(np.float64)
-    checked.data = np.exp(-np.abs(checked.data))
-    return checked
-
-
-def _odd(X: Any) -> Any:
-    checked = _sparse_of(X).astype(np.float64)
-    checked.data = np.floor(7.3 * checked.data) % 2
-    return checked
 
 
 class DenseTensor(Dense, daskpart.CPDecomposition):
@@ -271,65 +252,61 @@ RATINGS_EXCEPTED = {
     "check_n_features_in_after_fitting": _WORDS,
     "check_transformer_preserve_dtypes": "factors are float32 whatever the ratings are",
 }
+HELD_OUT = {"validation_fraction": 0.3}
+SLOW = {**HELD_OUT, "initial_learning_rate": 0.02}
+
+
+def factorization(
+    dense: type = DenseRatings,
+    data: Callable[[], tuple[Any, ...]] = ratings,
+    *,
+    eta: int | None = None,
+    watched: dict[str, Any] = SLOW,
+    other: Callable[[Any], Any] = twice,
+    **options: Any,
+) -> Case:
+    """With blocks (`eta`) where ranks are several; other options stand in all fits."""
+    return Case(
+        partial(daskpart.MatrixFactorization, 4, eta=eta, partitioner="random", **options, **SMALL),
+        data,
+        rating_answers,
+        partial(dense, 2, **options, **SMALL | {"n_ranks": 1}),
+        RATINGS_EXCEPTED,
+        watched=watched,
+        other=other,
+    )
+
+
+def decomposition(
+    dense: type = DenseTensor,
+    data: Callable[[], tuple[Any, ...]] = tensor,
+    *,
+    ridge: float = 0.0,
+    watched: dict[str, Any] | None = None,
+    other: Callable[[Any], Any] = twice,
+    **options: Any,
+) -> Case:
+    """With a ridge in scikit-learn's checks alone."""
+    return Case(
+        partial(daskpart.CPDecomposition, 3, tol=0, partitioner="random", **options, **SMALL),
+        data,
+        tensor_answers,
+        partial(dense, 1, ridge=ridge, **options, **SMALL | {"n_ranks": 1}),
+        {"check_n_features_in_after_fitting": _WORDS},
+        watched=watched,
+        other=other,
+    )
+
+
 MODELS = {
-    "MatrixFactorization": Case(
-        partial(daskpart.MatrixFactorization, 4, eta=2, partitioner="random", **SMALL),
-        ratings,
-        rating_answers,
-        partial(DenseRatings, 2, **SMALL | {"n_ranks": 1}),
-        RATINGS_EXCEPTED,
-        watched={"validation_fraction": 0.3, "initial_learning_rate": 0.02},
+    "MatrixFactorization": factorization(eta=2),
+    "MatrixFactorization by DSGD": factorization(schedule="dsgd"),
+    "MatrixFactorization by GASGD": factorization(eta=2, schedule="gasgd"),
+    "MatrixFactorization by BPR": factorization(DenseBPR, eta=2, watched=HELD_OUT, loss="bpr"),
+    "MatrixFactorization of yes and no": factorization(
+        DenseAnswers, answers, eta=2, watched=HELD_OUT, other=lambda found: -found, loss="logistic"
     ),
-    "MatrixFactorization by DSGD": Case(
-        partial(daskpart.MatrixFactorization, 4, schedule="dsgd", partitioner="random", **SMALL),
-        ratings,
-        rating_answers,
-        partial(DenseRatings, 2, schedule="dsgd", **SMALL | {"n_ranks": 1}),
-        RATINGS_EXCEPTED,
-        watched={"validation_fraction": 0.3, "initial_learning_rate": 0.02},
-    ),
-    "MatrixFactorization by GASGD": Case(
-        partial(
-            daskpart.MatrixFactorization, 4, schedule="gasgd", eta=2, partitioner="random", **SMALL
-        ),
-        ratings,
-        rating_answers,
-        partial(DenseRatings, 2, schedule="gasgd", **SMALL | {"n_ranks": 1}),
-        RATINGS_EXCEPTED,
-        watched={"validation_fraction": 0.3, "initial_learning_rate": 0.02},
-    ),
-    "MatrixFactorization by BPR": Case(
-        partial(daskpart.MatrixFactorization, 4, loss="bpr", eta=2, partitioner="random", **SMALL),
-        ratings,
-        rating_answers,
-        partial(DenseBPR, 2, loss="bpr", **SMALL | {"n_ranks": 1}),
-        RATINGS_EXCEPTED,
-        watched={"validation_fraction": 0.3},
-    ),
-    "MatrixFactorization of yes and no": Case(
-        partial(
-            daskpart.MatrixFactorization,
-            4,
-            loss="logistic",
-            eta=2,
-            partitioner="random",
-            **SMALL,
-        ),
-        answers,
-        rating_answers,
-        partial(DenseAnswers, 2, loss="logistic", **SMALL | {"n_ranks": 1}),
-        RATINGS_EXCEPTED,
-        watched={"validation_fraction": 0.3},
-        other=lambda found: -found,
-    ),
-    "MatrixFactorization, nonnegative": Case(
-        partial(daskpart.MatrixFactorization, 4, nonnegative=True, partitioner="random", **SMALL),
-        ratings,
-        rating_answers,
-        partial(DenseRatings, 2, nonnegative=True, **SMALL | {"n_ranks": 1}),
-        RATINGS_EXCEPTED,
-        watched={"validation_fraction": 0.3, "initial_learning_rate": 0.02},
-    ),
+    "MatrixFactorization, nonnegative": factorization(nonnegative=True),
     "ImplicitFactorization": Case(
         partial(daskpart.ImplicitFactorization, 4, partitioner="random", **SMALL),
         ratings,
@@ -339,7 +316,7 @@ MODELS = {
             "check_n_features_in_after_fitting": _WORDS,
             "check_transformer_preserve_dtypes": "factors are float32 whatever the counts are",
         },
-        watched={"validation_fraction": 0.3},
+        watched=HELD_OUT,
     ),
     "ImplicitFactorization in blocks": Case(
         partial(
@@ -354,71 +331,24 @@ MODELS = {
         rating_answers,
         partial(DenseEvents, 2, solver="subspace", **SMALL | {"n_ranks": 1}),
         RATINGS_EXCEPTED,
-        watched={"validation_fraction": 0.3},
+        watched=HELD_OUT,
     ),
-    "CPDecomposition": Case(
-        partial(daskpart.CPDecomposition, 3, tol=0, partitioner="random", **SMALL),
-        tensor,
-        tensor_answers,
-        partial(DenseTensor, 1, ridge=1e-6, **SMALL | {"n_ranks": 1}),
-        {"check_n_features_in_after_fitting": _WORDS},
+    "CPDecomposition": decomposition(ridge=1e-6),
+    "CPDecomposition, absent is unknown": decomposition(
+        ridge=1e-6, watched=HELD_OUT, missing="unknown"
     ),
-    "CPDecomposition, absent is unknown": Case(
-        partial(
-            daskpart.CPDecomposition, 3, tol=0, partitioner="random", missing="unknown", **SMALL
-        ),
-        tensor,
-        tensor_answers,
-        partial(DenseTensor, 1, ridge=1e-6, missing="unknown", **SMALL | {"n_ranks": 1}),
-        {"check_n_features_in_after_fitting": _WORDS},
-        watched={"validation_fraction": 0.3},
+    "CPDecomposition of counts": decomposition(DenseCounts, loss="poisson"),
+    "CPDecomposition of known counts": decomposition(
+        DenseCounts, watched=HELD_OUT, missing="unknown", loss="poisson"
     ),
-    "CPDecomposition of counts": Case(
-        partial(daskpart.CPDecomposition, 3, tol=0, partitioner="random", loss="poisson", **SMALL),
-        tensor,
-        tensor_answers,
-        partial(DenseCounts, 1, loss="poisson", **SMALL | {"n_ranks": 1}),
-        {"check_n_features_in_after_fitting": _WORDS},
-    ),
-    "CPDecomposition of known counts": Case(
-        partial(
-            daskpart.CPDecomposition,
-            3,
-            tol=0,
-            partitioner="random",
-            missing="unknown",
-            loss="poisson",
-            **SMALL,
-        ),
-        tensor,
-        tensor_answers,
-        partial(DenseCounts, 1, missing="unknown", loss="poisson", **SMALL | {"n_ranks": 1}),
-        {"check_n_features_in_after_fitting": _WORDS},
-        watched={"validation_fraction": 0.3},
-    ),
-    "CPDecomposition of yes and no": Case(
-        partial(
-            daskpart.CPDecomposition,
-            3,
-            tol=0,
-            partitioner="random",
-            missing="unknown",
-            loss="logistic",
-            **SMALL,
-        ),
+    "CPDecomposition of yes and no": decomposition(
+        DenseYesNo,
         yes_no_tensor,
-        tensor_answers,
-        partial(
-            DenseYesNo,
-            1,
-            ridge=0.1,
-            missing="unknown",
-            loss="logistic",
-            **SMALL | {"n_ranks": 1},
-        ),
-        {"check_n_features_in_after_fitting": _WORDS},
-        watched={"validation_fraction": 0.3},
+        ridge=0.1,
+        watched=HELD_OUT,
         other=lambda found: found[::-1],
+        missing="unknown",
+        loss="logistic",
     ),
     "LogisticRegression": Case(
         partial(daskpart.LogisticRegression, tol=0, **SMALL),
