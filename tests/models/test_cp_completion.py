@@ -141,18 +141,6 @@ def test_every_transport_gives_the_same_bits(method, n_ranks):
         assert other.comm_report_.matches
 
 
-@pytest.mark.cluster
-def test_worker_processes_give_the_bits_of_local(client):
-    tensor = entries_of(3)
-    for method in METHODS:
-        local, spmd = (
-            model(4, transport=transport, method=method).fit(tensor)
-            for transport in ("local", "dask")
-        )
-        assert_same(local, spmd)
-        assert spmd.comm_report_.transport == "dask" and spmd.comm_report_.matches
-
-
 def test_planted_factors_are_found_behind_nine_missing_of_ten():
     tensor, factors = planted()
     options = {"max_iter": 100, "tol": 1e-7}

@@ -127,19 +127,6 @@ def test_no_iteration_explains_less(seed, n_modes, n_ranks):
 
 
 @pytest.mark.cluster
-def test_worker_processes_give_the_bits_of_local(client):
-    tensor = stored(drawn(3))
-    for method in ("p2p", "emb"):
-        local, graph, dask = (
-            model(4, method=method, transport=kind, max_iter=2).fit(tensor)
-            for kind in ("local", "graph", "dask")
-        )
-        for other in (graph, dask):
-            assert_same(local, other)
-            assert other.comm_report_.matches
-
-
-@pytest.mark.cluster
 def test_lazy_counts(client):
     import dask.array as da
 

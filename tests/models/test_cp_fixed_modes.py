@@ -121,20 +121,6 @@ def test_no_iteration_fits_less(seed, loss, fixed):
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("loss", LOSSES)
-def test_worker_processes_give_the_bits_of_local(client, loss):
-    tensor, start = drawn(3, loss), given_factors(SHAPES[3])
-    for method in ("p2p", "emb"):
-        options = {"method": method, "fixed_modes": {2: start[2]}, "max_iter": 2, **LOSSES[loss]}
-        local, graph, dask = (
-            model(4, transport=kind, **options).fit(tensor) for kind in ("local", "graph", "dask")
-        )
-        for other in (graph, dask):
-            assert_same(local, other)
-            assert other.comm_report_.matches
-
-
-@pytest.mark.cluster
 def test_a_lazy_tensor(client):
     import dask.array as da
 

@@ -156,19 +156,6 @@ def test_it_learns_what_was_drawn():
 
 
 @pytest.mark.cluster
-def test_worker_processes_give_the_bits_of_local(client):
-    tensor, _ = drawn(3)
-    for method in ("p2p", "emb"):
-        local, graph, dask = (
-            model(4, method=method, transport=kind, max_iter=2).fit(tensor)
-            for kind in ("local", "graph", "dask")
-        )
-        for other in (graph, dask):
-            assert_same(local, other)
-            assert other.comm_report_.matches
-
-
-@pytest.mark.cluster
 def test_lazy_yes_and_no(client):
     import dask.array as da
 

@@ -9,6 +9,7 @@ import threading
 import numpy as np
 import pytest
 from fit_tools import At, assert_same
+from test_cp_fixed_modes import LOSSES, SHAPES, drawn, given_factors
 
 import daskpart
 from daskpart.errors import DaskpartWarning
@@ -40,6 +41,27 @@ def test_worker_processes_give_the_bits_of_local(tensor, client, n_ranks):
         assert_same(local, spmd)
         assert spmd.comm_report_.matches and spmd.comm_report_.transport == "dask"
     assert not client.futures  # nothing is left behind
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    ("loss", "fixed"),
+    [
+        *((loss, ()) for loss in LOSSES if loss not in ("squared", "nonnegative")),  # as above
+        *((loss, (2,)) for loss in LOSSES),
+    ],
+)
+def test_worker_processes_give_the_bits_of_local_for_every_loss(client, loss, fixed):
+    tensor, start = drawn(3, loss), given_factors(SHAPES[3])
+    options = LOSSES[loss] | {"max_iter": 2, "fixed_modes": {m: start[m] for m in fixed} or None}
+    for method in METHODS[::2] if fixed else METHODS:
+        local, graph, dask = (
+            model(kind, method=method, **options).fit(tensor) for kind in ("local", "graph", "dask")
+        )
+        for other in (graph, dask):
+            assert_same(local, other)
+            assert other.comm_report_.matches
+        assert dask.comm_report_.transport == "dask"
 
 
 @pytest.mark.cluster
