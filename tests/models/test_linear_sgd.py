@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
-from fit_tools import on_threads
+from fit_tools import assert_same_states, on_threads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -333,7 +333,7 @@ def test_sparse_sums_give_the_bits_of_dense_ones(n_ranks, l1_ratio, optimizer):
     dense = LogisticRegression(aggregation="dense", **common).fit(X, y)
     for aggregation in ("auto", *same_order(n_ranks)):
         sparse = LogisticRegression(aggregation=aggregation, **common).fit(X, y)
-        assert bits_of(sparse) == bits_of(dense)
+        assert_same_states(sparse, dense)
         assert sparse.history_.density.equals(dense.history_.density)
     for aggregation in ("ssar-recursive-doubling", "dense-ring", "butterfly"):
         other = LogisticRegression(aggregation=aggregation, **common).fit(X, y)
@@ -353,8 +353,7 @@ def test_ranks_by_themselves_give_the_same_bits(options):
     make = {"n_ranks": 3, "batch_size": 4, "max_iter": 3, **LOCAL, **options}
     expected = LogisticRegression(**make).fit(X, y)
     model = on_threads(LogisticRegression(**make)).fit(X, y)
-    assert bits_of(model) == bits_of(expected)
-    np.testing.assert_array_equal(model.state_.residual, expected.state_.residual)
+    assert_same_states(model, expected)
 
 
 @pytest.mark.cluster
@@ -364,8 +363,7 @@ def test_all_transports_give_the_bits_of_dense_sums_here(client):
     expected = LogisticRegression(aggregation="dense", transport="local", **make).fit(X, y)
     for transport in ("graph", "dask"):
         model = LogisticRegression(transport=transport, **make).fit(X, y, client=client)
-        assert bits_of(model) == bits_of(expected)
-        np.testing.assert_array_equal(model.state_.residual, expected.state_.residual)
+        assert_same_states(model, expected)
 
 
 # -- TopK ---

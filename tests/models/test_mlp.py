@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
-from fit_tools import on_threads
+from fit_tools import assert_same_states, on_threads
 from sklearn import neural_network
 from sklearn.datasets import load_digits
 
@@ -178,7 +178,7 @@ def test_sparse_sums_give_the_bits_of_dense_ones(n_ranks):
     dense = classifier(n_ranks=n_ranks, aggregation="dense").fit(X, y)
     for aggregation in ("auto", *same_order(n_ranks)):
         sparse = classifier(n_ranks=n_ranks, aggregation=aggregation).fit(X, y)
-        assert same_bits_of(sparse, dense)
+        assert_same_states(sparse, dense)
 
 
 def same_bits_of(one: Any, other: Any) -> bool:
@@ -195,8 +195,7 @@ def test_ranks_by_themselves_give_the_same_bits(options):
     X, y = samples()
     expected = classifier(n_ranks=4, **options).fit(X, y)
     model = on_threads(classifier(n_ranks=4, **options)).fit(X, y)
-    assert same_bits_of(model, expected)
-    np.testing.assert_array_equal(model.state_.residual, expected.state_.residual)
+    assert_same_states(model, expected)
 
 
 @pytest.mark.cluster
@@ -206,8 +205,7 @@ def test_all_transports_give_the_same_bits(client):
     expected = classifier(**make).fit(X, y)
     for transport in ("graph", "dask"):
         model = classifier(**make, transport=transport).fit(X, y, client=client)
-        assert same_bits_of(model, expected)
-        np.testing.assert_array_equal(model.state_.residual, expected.state_.residual)
+        assert_same_states(model, expected)
 
 
 def test_the_sum_of_a_layer_is_under_way_while_the_layer_before_is_computed(monkeypatch):
@@ -436,8 +434,7 @@ def test_partial_fit_goes_on_with_the_bits_of_a_fit():
     parts, whole = classifier(top_k=2, top_k_bucket=20), classifier(top_k=2, top_k_bucket=20)
     for _ in range(3):
         parts.partial_fit(X, y, classes=[0, 1, 2])
-    assert same_bits_of(parts, whole.fit(X, y))
-    np.testing.assert_array_equal(parts.state_.residual, whole.state_.residual)
+    assert_same_states(parts, whole.fit(X, y))
     with pytest.raises(InputError, match="differ from those of the first call"):
         parts.partial_fit(X, y, classes=[0, 1])
 
