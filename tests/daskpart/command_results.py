@@ -18,4 +18,6 @@ def whole_and_resumed(run_cli: Callable[..., int], folder: Path, *fit: object) -
     for out, steps, more in (("whole", 4, ()), ("part", 2, kept), ("rest", 4, (*kept, "--resume"))):
         options = (*more, "--max-iter", steps, "--no-plots", "--out", folder / out)
         assert run_cli("fit", *fit, *options) == 0
+    done, after = ((folder / out / "history.csv").read_text() for out in ("part", "rest"))
+    assert after.startswith(done)  # with their seconds: nothing was done again
     return folder / "whole" / "model", folder / "rest" / "model"
