@@ -35,7 +35,8 @@ _ONLY_IN_PYTHON = {
 }
 _CHANGE = r"\b(?:leave(?= \w+ out\b)|[Ll]ower|[Rr]aise|smaller|larger)"
 _NO_PATH = r"""(?<![\w./\\'"-])"""  # before a name: what is inside of a path or of quotes is data
-_LEFT_OUT = {"verbose", "warm_start"}  # the command shows its progress, and each run is one fit
+# the command shows its progress, each run is one fit, and factors are arrays
+_LEFT_OUT = {"verbose", "warm_start", "fixed_modes"}
 
 
 class Switch(click.ParamType):

@@ -424,7 +424,7 @@ def test_options_of_fit_are_the_parameters_of_the_estimator(name):
     context = click.Context(command)
     offered = {each.name: each for each in command.get_params(context)}
     estimator = getattr(daskpart, command.model.estimator)()
-    left_out = {"verbose", "warm_start", "alpha_beta"}
+    left_out = {"verbose", "warm_start", "alpha_beta", "fixed_modes"}
     columns = {"user", "item", "rating"} & {*estimator.get_params()}  # they are read by
     assert columns <= {*offered}
     for parameter, default in estimator.get_params().items():
