@@ -317,7 +317,7 @@ def as_labels(labels: Any) -> npt.NDArray[Any]:
     is_wide = max(lengths, default=0) * len(array) > _MOST_PADDING * sum(lengths) + _FEW_CHARACTERS
     if is_wide or any(label.endswith("\0") for label in array):
         return array.astype(object)
-    return array.astype(str)
+    return array.astype(object).astype(str)  # NumPy casts no StringDType to text of a width
 
 
 def ranked(column: pandas.Series, what: str) -> tuple[npt.NDArray[Any], Any]:

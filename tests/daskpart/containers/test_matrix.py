@@ -471,6 +471,12 @@ def test_labels_that_numpy_would_pad_or_cut_stay_as_they_are():
     assert long.nbytes < 100 * n and long[-1] == "x" * 100_000
 
 
+@pytest.mark.parametrize("words", [["tea", "jam"], []])
+def test_text_of_any_width_is_text_of_one(words):
+    found = as_labels(np.array(words, np.dtypes.StringDType()))
+    assert found.dtype.kind == "U" and found.tolist() == words
+
+
 @pytest.mark.parametrize(
     "labels",
     [
