@@ -135,8 +135,9 @@ def _rows_by_name(factor: Any, dim: str, wanted: NDArray[Any] | None, what: str)
 
 def check_signs(init: Any, nonnegative: Sequence[bool]) -> None:
     """Refuse given factors with negative values in modes that may not have them (InputError)."""
-    for mode, factor in enumerate([] if isinstance(init, str) else init):
-        if mode < len(nonnegative) and nonnegative[mode] and np.min(factor, initial=0) < 0:
+    given = [] if isinstance(init, str) else init
+    for mode, (factor, positive) in enumerate(zip(given, nonnegative, strict=False)):
+        if positive and np.asarray(factor).min(initial=0) < 0:
             raise InputError(f"init[{mode}] holds negative values, and this mode is nonnegative")
 
 

@@ -528,18 +528,22 @@ def test_values_whose_squares_vanish_are_refused():
         daskpart.CPDecomposition(2, n_ranks=2, transport="local").fit(X)
 
 
-def test_given_factors_are_told_by_their_names(tensor):
+@pytest.mark.parametrize("options", [{}, {"nonnegative": True}, {"loss": "poisson"}])
+def test_given_factors_are_told_by_their_names(tensor, options):
     """As those of another fit, of the same indices in another order."""
     named = xr.DataArray(tensor, dims=("day", "user", "word"), coords={"word": WORDS})
-    first = model().fit(named)
+    first = model(**options).fit(named)
     order = np.random.default_rng(0).permutation(10)
     factors = [each * first.weights_ ** (1 / 3) for each in first.factors_]
     begin = [factors[2][order], factors[0], factors[1]]
-    turned = model(init=begin, max_iter=1).fit(named)
-    same = model(init=[each.to_numpy() for each in factors], max_iter=1).fit(named)
+    turned = model(init=begin, **options, max_iter=1).fit(named)
+    same = model(init=[each.to_numpy() for each in factors], **options, max_iter=1).fit(named)
     assert_same_factors(turned, same)
     with pytest.raises(InputError, match="the factor of word in init has no row for 'word"):
         model(init=[*factors[:2], factors[2][:9].assign_coords(word=WORDS[:9])]).fit(named)
+    if options:
+        with pytest.raises(InputError, match=r"init\[1\] holds negative values"):
+            model(init=[begin[0], -begin[1], begin[2]], **options).fit(tensor)
     with pytest.raises(InputError, match=r"init\[0\] hold 1 masked"):
         model(init=[np.ma.masked_equal([[1.0, 2.0, 3.0]], 2)] * 3).fit(tensor)
 
