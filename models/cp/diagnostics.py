@@ -236,7 +236,7 @@ def factor_match_score(
     modes : sequence of int, optional
         Modes of `one` that are compared; default: all.
     weights : bool, default=False
-        Multiply each pair by ``1 − |λ − λ'| / max(λ, λ')``.
+        Multiply each pair by ``1 − |λ − λ'| / max(λ, λ')``, λ as of columns of length 1.
 
     Returns
     -------
@@ -279,7 +279,7 @@ def factor_match_score(
         # that is left out, the product over the others is negative for what is the same component
         likeness = np.abs(likeness)
     if weights:
-        a, b = left.weights[:, None], right.weights[None]
+        a, b = _sizes(left)[:, None], _sizes(right)[None]
         likeness *= 1 - np.abs(a - b) / np.maximum(np.maximum(a, b), np.finfo(float).tiny)
     pairs = linear_sum_assignment(-likeness)
     return float(likeness[pairs].mean())
@@ -299,6 +299,12 @@ def _matched(state: CPState, like: CPState, mode: int) -> NDArray[Any]:
             f"the {dim} labels differ: give decompositions of the same ones, or modes="
         )
     return factor[rows]
+
+
+def _sizes(state: CPState) -> NDArray[np.float64]:
+    """λ as of columns of length 1, which those of counts and of fixed factors have not."""
+    norms = [np.linalg.norm(np.asarray(factor, np.float64), axis=0) for factor in state.factors]
+    return state.weights * np.prod(norms, axis=0)
 
 
 def _unit(factor: NDArray[Any]) -> NDArray[np.float64]:
