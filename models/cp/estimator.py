@@ -357,15 +357,13 @@ class CPDecomposition(CPModel):
         counts = fitted.loss == POISSON
         fixed = by_place(fitted.fixed_modes or {}, state.dims, "fixed_modes")
         norm = 1 if counts else 2
-        grown = with_new_rows(state, aligned, place, rows, norm=norm, fixed=fixed)
         if fitted.missing == "zero" and not counts:
             signs = nonnegative_modes(fitted.nonnegative, state.dims)
             ridge = ridge_modes(fitted.ridge, state.dims)
-            moved, rows = others_updated(state, aligned, place, rows, signs, ridge, fixed)
-            grown = with_new_rows(moved, aligned, place, rows, fixed=fixed)
-        self.state_ = grown
+            state, rows = others_updated(state, aligned, place, rows, signs, ridge, fixed)
+        self.state_ = with_new_rows(state, aligned, place, rows, norm=norm, fixed=fixed)
         if hasattr(self, "n_features_in_"):  # of a matrix
-            self.n_features_in_ = grown.shape[1]
+            self.n_features_in_ = self.state_.shape[1]
         return self
 
     def _check(self) -> None:
