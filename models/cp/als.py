@@ -29,6 +29,7 @@ Sparse Tensor Decomposition", Algorithms 1 and 2.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,6 +51,7 @@ from daskpart.collectives import (
 
 from .layout.layout import TensorLayout
 from .ranks import RankTensor
+from .state import CPState
 from .steps import column_products, gram_of, normalise_columns, solve_rows
 
 INNER, SQUARED = -2, -1  # where the sums of a mode hold ⟨X, X̂⟩ and ‖X̂‖², behind the R norms²
@@ -111,8 +113,47 @@ class Factors:
         return [*self.rows, *self.grams, self.weights]
 
 
+class Iteration(ABC):
+    """One iteration over all modes under some loss, ready to run.
+
+    Attributes
+    ----------
+    intercept : float
+        What the decomposition adds to.
+    """
+
+    intercept: float = 0.0
+
+    @abstractmethod
+    def iterate(
+        self, comm: Communicator, tensors: PerRank, factors: Factors, update: Update
+    ) -> tuple[Factors, PerRank]:
+        """One iteration.
+
+        Returns
+        -------
+        factors : Factors
+            The rows of those that were given are spent.
+        sums : per-rank float64 ndarray
+            What `fit` is made of, equal on all ranks. Of least squares of shape (R + 2,): squared
+            column norms of the last mode, ⟨X, X̂⟩ and ‖X̂‖².
+        """
+
+    def at(self, state: CPState, of_tensor: Sequence[float]) -> Iteration:
+        """The same for a fit that begins at a state; `of_tensor` are the sums of its loss."""
+        return self
+
+    def first_grams(self, comm: Communicator, tensors: PerRank, factors: Factors) -> Factors:
+        """With the Grams of given factors, where an iteration has any."""
+        return factors
+
+    def fit(self, sums: NDArray[np.float64], of_tensor: Sequence[float]) -> float:
+        """1 − ‖X − X̂‖/‖X‖ or what stands for it, from what `iterate` gives, and ‖X‖²."""
+        return fit_of(sums, of_tensor[0])
+
+
 @dataclass(frozen=True)
-class _Messages:
+class _Messages(Iteration):
     """The reduce and the expand of each mode, ready to run; and what makes λ of sums.
 
     `updated` are the modes that are not fixed, in their order.
@@ -130,10 +171,6 @@ class _Messages:
         """
         return reduce(comm, self.reduces[mode], rows)
 
-    def fit(self, sums: NDArray[np.float64], of_tensor: Sequence[float]) -> float:
-        """1 − ‖X − X̂‖/‖X‖, from what `iterate` gives, and ‖X‖²."""
-        return fit_of(sums, of_tensor[0])
-
 
 class PointToPointModes(_Messages):
     """Algorithm 1."""
@@ -141,15 +178,7 @@ class PointToPointModes(_Messages):
     def iterate(
         self, comm: Communicator, tensors: PerRank, factors: Factors, update: Update
     ) -> tuple[Factors, PerRank]:
-        """One iteration of Algorithm 1 over all modes that are updated.
-
-        Returns
-        -------
-        factors : Factors
-            The rows of those that were given are spent.
-        sums : per-rank float64 ndarray of shape (R + 2,)
-            Squared column norms of the last mode, ⟨X, X̂⟩ and ‖X̂‖²; equal on all ranks.
-        """
+        """One iteration of Algorithm 1 over all modes that are updated."""
         factors = factors.copy()
         for mode in self.updated:
             products = comm.map(partial_products, tensors, *factors.rows, mode=mode)
@@ -173,7 +202,7 @@ class PointToPointModes(_Messages):
         return sums
 
     def first_grams(self, comm: Communicator, tensors: PerRank, factors: Factors) -> Factors:
-        """With the Grams of given factors, added up as an iteration does."""
+        """With all Grams, added up as an iteration does."""
         factors = factors.copy()
         for mode in range(len(factors.rows)):
             factors.grams[mode] = _added_gram(comm, tensors, factors, mode)
@@ -186,7 +215,7 @@ class EmbeddedModes(_Messages):
     def iterate(
         self, comm: Communicator, tensors: PerRank, factors: Factors, update: Update
     ) -> tuple[Factors, PerRank]:
-        """One iteration of Algorithm 2; returns what Algorithm 1 does."""
+        """One iteration of Algorithm 2."""
         factors = factors.copy()
         for mode in self.updated:
             products = comm.map(partial_products, tensors, *factors.rows, mode=mode)
@@ -206,7 +235,7 @@ class EmbeddedModes(_Messages):
         return sums
 
     def first_grams(self, comm: Communicator, tensors: PerRank, factors: Factors) -> Factors:
-        """With the Grams of given factors, added up by reduces of empty rows.
+        """With the Grams added up by reduces of empty rows.
 
         That of the last mode that is updated is left to the first iteration; those of fixed modes,
         which have no reduce, take an allreduce each.

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from daskpart.collectives import Communicator, PerRank
 
-from .als import INNER, SQUARED, Factors, Modes, Update
+from .als import INNER, SQUARED, Factors, Iteration, Modes, Update
 from .kernels.normal_equations import explained, hals_each, solve_each
 from .layout.by_row import EntriesByRow
 from .ranks import RankTensor
@@ -39,7 +39,7 @@ from .steps import SWEEPS, column_products, normalise_columns
 
 
 @dataclass(frozen=True)
-class StoredEntriesModes:
+class StoredEntriesModes(Iteration):
     """ALS over stored entries, ready to run; its rows travel as `modes` has them travel."""
 
     modes: Modes
@@ -47,7 +47,7 @@ class StoredEntriesModes:
     def iterate(
         self, comm: Communicator, tensors: PerRank, factors: Factors, update: Update
     ) -> tuple[Factors, PerRank]:
-        """One iteration over all modes; returns what those of `als` do."""
+        """One iteration; fits and sums are over the stored entries."""
         factors = factors.copy()
         for mode in self.modes.updated:
             equations = comm.map(own_equations, tensors, *factors.rows, mode=mode)
@@ -56,14 +56,6 @@ class StoredEntriesModes:
             sums = comm.map(sums_of, factors.rows[mode], equations, tensors, mode=mode, last=last)
             sums = self.modes.normalise_and_expand(comm, factors, sums, mode)
         return factors, sums
-
-    def first_grams(self, comm: Communicator, tensors: PerRank, factors: Factors) -> Factors:
-        """None are needed."""
-        return factors
-
-    def fit(self, sums: NDArray[np.float64], of_tensor: Sequence[float]) -> float:
-        """1 − ‖x − x̂‖/‖x‖ over the stored entries."""
-        return self.modes.fit(sums, of_tensor)
 
 
 def solve_mode(

@@ -49,7 +49,7 @@ from scipy.special import xlogy
 from daskpart.collectives import Communicator, PerRank, hypercube_allreduce
 from daskpart.errors import InputError
 
-from .als import Factors, Modes, Update
+from .als import Factors, Iteration, Modes, Update
 from .layout.layout import TensorLayout
 from .ranks import RankTensor
 from .state import CPState
@@ -60,7 +60,7 @@ _LEAST = np.finfo(np.float64).tiny  # that a logarithm is taken of
 
 
 @dataclass(frozen=True)
-class CountModes:
+class CountModes(Iteration):
     """Updates of counts, ready to run; their rows travel as `modes` has them travel.
 
     Attributes
@@ -86,14 +86,7 @@ class CountModes:
     def iterate(
         self, comm: Communicator, tensors: PerRank, factors: Factors, update: Update
     ) -> tuple[Factors, PerRank]:
-        """One iteration over all modes.
-
-        Returns
-        -------
-        factors : Factors
-        sums : per-rank float64 ndarray of shape (2,)
-            Σ x̂ over the cells that are known, and Σ x log x̂; equal on all ranks.
-        """
+        """One iteration; its sums are Σ x̂ over the cells that are known, and Σ x log x̂."""
         factors = factors.copy()
         for mode in self.modes.updated:
             ratios = comm.map(
@@ -116,9 +109,12 @@ class CountModes:
             sums = comm.map(sums_of_model, factors.weights, sums, over_all_cells=self.sums_of_fixed)
         return factors, sums
 
-    def first_grams(self, comm: Communicator, tensors: PerRank, factors: Factors) -> Factors:
-        """None are needed."""
-        return factors
+    def at(self, state: CPState, of_tensor: Sequence[float]) -> CountModes:
+        """With the sums of the factors that stay."""
+        updated = self.modes.updated
+        fixed = [factor for mode, factor in enumerate(state.factors) if mode not in updated]
+        sums = times_column_sums(np.ones(state.n_components), fixed)
+        return replace(self, sums_of_fixed=tuple(sums.tolist()))
 
     def fit(self, sums: NDArray[np.float64], of_tensor: Sequence[float]) -> float:
         """The share of the deviance that is explained."""

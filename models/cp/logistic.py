@@ -28,7 +28,7 @@ decomposition", SIAM Review 62 (2020), the loss (there Bernoulli with logit link
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,15 +43,16 @@ from daskpart.models.optimisation.log_loss import log_loss_derivatives, log_loss
 from daskpart.models.optimisation.newton import newton_rows
 from daskpart.models.optimisation.nonnegative import nonnegative_rows
 
-from .als import Factors, Modes, Update
+from .als import Factors, Iteration, Modes, Update
 from .completion import solve_mode, systems_of
 from .layout.by_row import EntriesByRow
 from .ranks import RankTensor
+from .state import CPState
 from .steps import column_products
 
 
 @dataclass(frozen=True)
-class LogisticModes:
+class LogisticModes(Iteration):
     """Updates of yes and no, ready to run; their rows travel as `modes` has them travel.
 
     Attributes
@@ -68,14 +69,7 @@ class LogisticModes:
     def iterate(
         self, comm: Communicator, tensors: PerRank, factors: Factors, update: Update
     ) -> tuple[Factors, PerRank]:
-        """One iteration over all modes.
-
-        Returns
-        -------
-        factors : Factors
-        sums : per-rank float64 ndarray of shape (1,)
-            The loss, without the ridge; equal on all ranks.
-        """
+        """One iteration; its one sum is the loss, without the ridge."""
         factors = factors.copy()
         for mode in self.modes.updated:
             equations = comm.map(
@@ -88,9 +82,9 @@ class LogisticModes:
         loss = comm.map(own_loss, tensors, factors.weights, *factors.rows, intercept=self.intercept)
         return factors, hypercube_allreduce(comm, loss, label="allreduce")
 
-    def first_grams(self, comm: Communicator, tensors: PerRank, factors: Factors) -> Factors:
-        """None are needed."""
-        return factors
+    def at(self, state: CPState, of_tensor: Sequence[float]) -> LogisticModes:
+        """With c of these entries; of a fit that goes on with that of before."""
+        return replace(self, intercept=state.intercept if state.epoch else log_odds(of_tensor))
 
     def fit(self, sums: NDArray[np.float64], of_tensor: Sequence[float]) -> float:
         """The share of the deviance that is explained."""

@@ -23,7 +23,7 @@ from daskpart.errors import InputError
 from daskpart.models.optimisation.log_loss import log_losses
 
 from .counts import check_sums, count_losses, own_sums
-from .logistic import check_answers, log_odds, own_answers
+from .logistic import check_answers, own_answers
 from .ranks import RankTensor, squared_norm
 
 SQUARED_ERROR, POISSON, LOGISTIC = LOSSES = ("squared", "poisson", "logistic")
@@ -46,9 +46,6 @@ class Loss:
         What to do when factors diverged.
     made, n_made : str, int
         What is made of each value while a mode is updated, and of how many numbers.
-    intercept : callable or None
-        ``intercept(sums)``: what a decomposition adds to (InputError where that is infinite). Asked
-        of a first fit alone, as others go on from theirs. None: to 0.
     """
 
     own_sums: Callable[[RankTensor], NDArray[np.float64]]
@@ -57,7 +54,6 @@ class Loss:
     advice: str
     made: str = ""
     n_made: int = 0
-    intercept: Callable[[Sequence[float]], float] | None = None
 
 
 def check_loss(loss: str, missing: str, ridge: Any) -> None:
@@ -106,6 +102,5 @@ OF_LOSS = {
         "Add a ridge.",
         "parabolas",
         4,
-        log_odds,
     ),
 }

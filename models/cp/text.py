@@ -9,7 +9,6 @@ What an iteration is stands in `als`; here is what the base asks of every model.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,9 +27,9 @@ from daskpart.models.base.memory import bytes_of
 from daskpart.models.base.state import Part
 from daskpart.models.base.text import Step, Text
 
-from .als import EmbeddedModes, Factors, Modes, PointToPointModes, Update
+from .als import EmbeddedModes, Factors, Iteration, PointToPointModes, Update
 from .completion import StoredEntriesModes, warm_up_equations
-from .counts import CountModes, counts_of, times_column_sums
+from .counts import CountModes, counts_of
 from .held_out import prepared as prepared_entries
 from .held_out import validated
 from .kernels.normal_equations import equations_bytes
@@ -43,7 +42,6 @@ from .state import CPState
 from .steps import warm_up
 
 # what iterations read: tensors, messages, and what is held out with the messages for that
-Iteration = Modes | StoredEntriesModes | LogisticModes | CountModes
 Fixed = tuple[PerRank, Iteration, tuple[PerRank, list[PreparedPlan]] | None]
 # what they change: factors, their fit; of the best iteration (if somebody watches) rows and fit
 Changing = tuple[Factors, float, PerRank | None, float, Seen]
@@ -96,12 +94,11 @@ class CPText(Text):
             sums=self._loss.own_sums,
         )
         self._loss.check(of_tensor, plan.n_cells)
-        self._intercept = 0.0
-        held_out, n_held_out = None, 0
+        self._iteration = prepared(comm, plan, ids, shape)
+        self._held_out, n_held_out = None, 0
         if plan.held_out is not None:
-            held_out = prepared_entries(comm, plan)
+            self._held_out = prepared_entries(comm, plan)
             n_held_out = sum(own.entries.values.size for own in plan.held_out.of_ranks)
-        self.fixed: Fixed = (self._tensors, prepared(comm, plan, ids, shape), held_out)
         self.step = iteration
         self.static = {
             "update": update,
@@ -115,18 +112,8 @@ class CPText(Text):
     def begin_from(self, state: CPState) -> None:  # type: ignore[override]
         """Hand out the factors of a state, and add up their Grams."""
         comm, plan = self.session, self._plan
-        if isinstance(self.fixed[1], LogisticModes):
-            assert self._loss.intercept is not None
-            first = not state.epoch  # else what its factors add to
-            of_tensor = self.static["of_tensor"]
-            self._intercept = self._loss.intercept(of_tensor) if first else state.intercept
-            modes = replace(self.fixed[1], intercept=self._intercept)
-            self.fixed = (self.fixed[0], modes, self.fixed[2])
-        if isinstance(self.fixed[1], CountModes):
-            fixed = [state.factors[mode] for mode in plan.choice.fixed]
-            sums = times_column_sums(np.ones(state.n_components), fixed)
-            counting = replace(self.fixed[1], sums_of_fixed=tuple(sums.tolist()))
-            self.fixed = (self.fixed[0], counting, self.fixed[2])
+        modes = self._iteration.at(state, self.static["of_tensor"])
+        self.fixed: Fixed = (self._tensors, modes, self._held_out)
         both = zip(state.dims, plan.numberings, strict=True)
         held = {dim: numbering.of_ranks() for dim, numbering in both}
         of_best = None
@@ -153,7 +140,7 @@ class CPText(Text):
         comm, answered = self.session, self._answered(state)
         factors, fit, best, best_fit, seen = self.changing
         parts = comm.gather(comm.map(owned_part, self._tensors, factors.weights, *factors.rows))
-        new = state.assembled(parts, answered, fit=fit, intercept=self._intercept)
+        new = state.assembled(parts, answered, fit=fit, intercept=self.fixed[1].intercept)
         return new.with_best(
             seen.step, lambda: new.assembled(comm.gather(best), answered, fit=best_fit).answers
         )
@@ -267,9 +254,8 @@ def iteration(
     measured = {"fit": fit, "fit_change": fit - before}
     finite = bool(np.isfinite(sums).all())
     if held_out is not None and finite:
-        intercept = modes.intercept if isinstance(modes, LogisticModes) else 0.0
         error = validated(
-            comm, factors, held_out, n_held_out=n_held_out, loss=loss, intercept=intercept
+            comm, factors, held_out, n_held_out=n_held_out, loss=loss, intercept=modes.intercept
         )
         if loss == SQUARED_ERROR:
             measured["validation_rmse"] = float(np.sqrt(error))
