@@ -470,9 +470,11 @@ class CPDecomposition(CPModel):
             kept_cut=kept_cut(kept, n_ranks),
             fixed=tuple(sorted(self._fixed(problem))),
         )
-        plan = choose(problem.plan(settings), transport)
+        plan = choose(problem.plan(settings))
         if plan.imbalance_told:
-            warnings.warn(plan.imbalance_told, BalanceWarning, stacklevel=4)
+            imbalance = f"imbalance {plan.report().imbalance:.4g} of the work"
+            told = f"{imbalance}; the cut: {plan.imbalance_told}"
+            warnings.warn(told, BalanceWarning, stacklevel=4)
         if self.missing == "unknown":
             warn_of_little_known(plan, ridge_modes(self.ridge, problem.dims))
         return plan

@@ -4,7 +4,7 @@
                                                                         mode, embedded or not
 
 With method="auto" both ways are planned, each with the cut that suits it, and the one with the
-smaller predicted time is taken when the transport is known (α seconds a message, β a byte).
+smaller predicted time on the transport is taken (α seconds a message, β a byte).
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ _SUM_BYTES = 8  # norms and Grams travel as float64
 class PlanSettings:
     """What decides a plan; see `CPDecomposition` for the meaning of each.
 
-    For ``partitioner="auto"`` also how many iterations are run, over what transport, and what it
-    came to when the fit began. `fixed` are the places of the modes that keep their factors.
+    `transport` is the one whose α and β predict. For ``partitioner="auto"`` also how many
+    iterations are run, and what it came to when the fit began. `fixed` are the places of the modes
+    that keep their factors.
     """
 
     n_ranks: int
@@ -123,14 +124,10 @@ class PlanSettings:
         return (1 + both) * _SUM_BYTES
 
     @property
-    def has_grams(self) -> bool:
-        """Whether an iteration adds up Grams."""
-        return self.missing == "zero" and self.loss == SQUARED_ERROR
-
-    @property
     def gram_bytes(self) -> int:
-        """Bytes of the allreduce of a Gram."""
-        return self.n_components**2 * _SUM_BYTES
+        """Bytes of the allreduce of a Gram, where an iteration adds them up; else 0."""
+        has_grams = self.missing == "zero" and self.loss == SQUARED_ERROR
+        return has_grams * self.n_components**2 * _SUM_BYTES
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -149,8 +146,6 @@ class CPPlan(FitPlan):
     choice : PlanSettings
     dims : tuple of str
         Names of the modes.
-    transport : str
-        Whose α and β predict.
     imbalance_told : str
         The warnings of who cut the nonzeros, for the one who takes this plan of several; or "".
     held_out : HeldOutPlan or None
@@ -164,7 +159,6 @@ class CPPlan(FitPlan):
     expands: tuple[Plan, ...] = field(repr=False)
     choice: PlanSettings = field(repr=False)
     dims: tuple[str, ...] = ()
-    transport: str = "mpi"
     imbalance_told: str = ""
     held_out: HeldOutPlan | None = field(default=None, repr=False)
 
@@ -182,6 +176,11 @@ class CPPlan(FitPlan):
     def numberings(self) -> list[Numbering]:
         """The factor rows of each mode on every rank."""
         return [number_owned(connectivity) for connectivity in self.connectivities]
+
+    @property
+    def transport(self) -> str:
+        """Whose α and β predict."""
+        return self.choice.transport
 
     @property
     def alpha_beta(self) -> tuple[float, float]:
@@ -239,9 +238,9 @@ class CPPlan(FitPlan):
     def _allreduce_sizes(self) -> list[int]:
         """Bytes of the allreduces of an iteration that are not the payload of rows."""
         choice = self.choice
-        of_mode = [choice.sum_bytes, *([choice.gram_bytes] if choice.has_grams else [])]
+        of_mode = [choice.sum_bytes, choice.gram_bytes]
         sizes = len(self.updated) * of_mode if self.method == "p2p" else []  # else payload of rows
-        return [*sizes, *([choice.loss_bytes] if choice.loss_bytes else [])]
+        return [size for size in (*sizes, choice.loss_bytes) if size]
 
     @property
     def nonzeros(self) -> NDArray[np.int64]:
@@ -367,11 +366,11 @@ def warn_of_little_known(plan: CPPlan, ridge: Sequence[float]) -> None:
 class NonzeroCut:
     """Nonzeros dealt out, and what a plan tells of it; fields as of `CPPlan`."""
 
-    parts: NDArray[np.int32]
+    parts: NDArray[np.int32] | None
     connectivities: list[Connectivity]
     partitioner: str
-    seconds: float
-    imbalance_told: str
+    seconds: float = 0.0
+    imbalance_told: str = ""
     weighed: str | None = None
 
 
@@ -403,71 +402,53 @@ def plan_fit(tensor: LabelledTensor, settings: PlanSettings) -> list[CPPlan]:
             found = _weighed(tensor, settings, method, cut)
         else:
             found = cut(asked)
-        own = replace(settings, method=method)
-        plan = plan_method(found.connectivities, own, found.partitioner, found.parts)
-        plans.append(
-            replace(
-                plan,
-                weighed=found.weighed,
-                seconds=found.seconds,
-                dims=tuple(tensor.dims),
-            )
-        )
-        if found.imbalance_told:
-            imbalance = plans[-1].report().imbalance
-            told = f"imbalance {imbalance:.4g} of the work; the cut: {found.imbalance_told}"
-            plans[-1] = replace(plans[-1], imbalance_told=told)
+        plans.append(plan_method(found, replace(settings, method=method), tensor.dims))
     return plans
 
 
-def plan_method(
-    connectivities: Sequence[Connectivity],
-    settings: PlanSettings,
-    partitioner: str,
-    parts: NDArray[np.int32] | None = None,
-) -> CPPlan:
+def plan_method(cut: NonzeroCut, settings: PlanSettings, dims: Sequence[str]) -> CPPlan:
     """Owners and messages of one method, from which rank touches which row."""
     method = settings.method
-    modes = owned(connectivities, settings.owners, method, settings.random_state)
+    modes = owned(cut.connectivities, settings.owners, method, settings.random_state)
     nothing = Round.from_transfers(settings.n_ranks, *3 * [np.empty(0, np.int64)])
-    is_fixed = [mode in settings.fixed for mode in range(len(modes))]
     direct = [
-        Plan("expand", mode.n_items, (nothing,)) if fixed else expand_plan(mode)
-        for mode, fixed in zip(modes, is_fixed, strict=True)
+        Plan("expand", connectivity.n_items, (nothing,))
+        if mode in settings.fixed
+        else expand_plan(connectivity)
+        for mode, connectivity in enumerate(modes)
     ]
-    if method == "p2p":
-        expands: list[Plan] = direct
-        reduces: list[Plan] = [plan.reversed() for plan in direct]
-    else:
-        aware = method == "emb"
-        norms = rows_for_payload(settings.sum_bytes, settings.row_bytes)
-        gram = rows_for_payload(settings.gram_bytes, settings.row_bytes)
-        gram = gram if settings.has_grams else 0
-        expands, reduces = (
-            [
-                plan if fixed else embed(plan, aware=aware, payload_rows=payload)
-                for plan, fixed in zip(direct, is_fixed, strict=True)
-            ]
-            for payload in (norms, gram)
-        )
-        reduces = [plan.reversed() for plan in reduces]
+
+    def expands(payload_bytes: int) -> list[Plan]:
+        """Those of all modes; embedded ones have room for as much in each message."""
+        if method == "p2p":
+            return direct
+        rows = rows_for_payload(payload_bytes, settings.row_bytes) if payload_bytes else 0
+        room: dict[str, Any] = {"aware": method == "emb", "payload_rows": rows}
+        return [
+            plan if mode in settings.fixed else embed(plan, **room)
+            for mode, plan in enumerate(direct)
+        ]
+
     return CPPlan(
         n_ranks=settings.n_ranks,
         random_state=settings.random_state,
-        partitioner=partitioner,
+        partitioner=cut.partitioner,
+        weighed=cut.weighed,
+        seconds=cut.seconds,
         method=method,
-        parts=parts,
+        parts=cut.parts,
         connectivities=tuple(modes),
-        reduces=tuple(reduces),
-        expands=tuple(expands),
+        reduces=tuple(plan.reversed() for plan in expands(settings.gram_bytes)),
+        expands=tuple(expands(settings.sum_bytes)),
         choice=settings,
+        dims=tuple(dims),
+        imbalance_told=cut.imbalance_told,
     )
 
 
-def choose(plans: Sequence[CPPlan], transport: str) -> CPPlan:
-    """The plan whose messages take least time on a transport; of equal ones the first."""
-    known = [replace(plan, transport=transport) for plan in plans]
-    return min(known, key=lambda plan: plan.predicted_seconds(*plan.alpha_beta))
+def choose(plans: Sequence[CPPlan]) -> CPPlan:
+    """The plan whose messages take least time; of equal ones the first."""
+    return min(plans, key=lambda plan: plan.predicted_seconds(*plan.alpha_beta))
 
 
 def _weighed(

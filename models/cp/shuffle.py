@@ -44,7 +44,7 @@ from daskpart.models.base.problem import is_lazy, lazy_name
 
 from .cut import partitioner_for
 from .entries import entries_of
-from .plan import CPPlan, PlanSettings, plan_fit, plan_method
+from .plan import CPPlan, NonzeroCut, PlanSettings, plan_fit, plan_method
 from .problem import MemoryTensor, TensorProblem
 from .ranks import RankNonzeros
 
@@ -112,11 +112,11 @@ class LazyTensor(TensorProblem):
         if any(not isinstance(name, str) or name != "random" for name in chosen.values()):
             return plan_fit(self._pattern, settings)
         found = self._connectivities(settings.n_ranks, settings.random_state)
-        plans = [
-            plan_method(found, replace(settings, method=method), "random")
+        cut = NonzeroCut(None, found, "random")
+        return [
+            plan_method(cut, replace(settings, method=method), self.dims)
             for method in settings.methods
         ]
-        return [replace(plan, dims=self.dims) for plan in plans]
 
     def pieces(self, plan: CPPlan) -> RankCollection:
         """Each rank's nonzeros, as tasks."""

@@ -59,7 +59,7 @@ def start_of(tensor):
 
 def trainer(tensor, plan_settings, update=None, start=None, dtype="float64"):
     n_ranks = plan_settings.n_ranks
-    plan = choose(plan_fit(tensor, plan_settings), "local")
+    plan = choose(plan_fit(tensor, plan_settings))
 
     def text(comm):
         pieces = split_nonzeros(tensor, plan.parts, n_ranks)
@@ -150,9 +150,9 @@ def test_auto_takes_the_smaller_predicted_time():
     plans = plan_fit(tensor, settings(8, "auto"))
     assert [plan.method for plan in plans] == ["p2p", "emb"]
     dear = plan_fit(tensor, settings(8, "auto", alpha_beta=(1.0, 0.0)))
-    assert choose(dear, "local").method == "emb"  # fewer messages
+    assert choose(dear).method == "emb"  # fewer messages
     cheap = plan_fit(tensor, settings(8, "auto", alpha_beta=(0.0, 1.0)))
-    assert choose(cheap, "local").method == "p2p"  # fewer rows
+    assert choose(cheap).method == "p2p"  # fewer rows
 
 
 def test_float32_is_close_to_float64(case):
