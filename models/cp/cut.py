@@ -11,6 +11,9 @@
 The hypercube mapping makes the *concurrent* volume small, which embedded methods pay for (§5
 of Abubaker et al.); the others the volume, which point-to-point messages pay for.
 
+A plan takes a `NonzeroCut`, one for each method that it weighs; that of "auto" is the one that
+makes a fit shortest (`base.cutting`).
+
 Groups weigh their nonzeros and R for the row of their slice: to solve for a row and to add it to
 the Gram takes R² multiplications a mode, and R those of a nonzero. The paper has nonzeros alone,
 and so has a data model that is named.
@@ -18,20 +21,27 @@ and so has a data model that is named.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daskpart._floor.kernels import working_clock
 from daskpart.connectivity import Connectivity
 from daskpart.containers.tensor import LabelledTensor
 from daskpart.data_models import fine_grain, medium_grain
-from daskpart.errors import InputError
-from daskpart.models.base.plan import given_assignment
+from daskpart.errors import BalanceWarning, InputError
+from daskpart.models.base.cutting import Cuts, weighed_cut, words_of
+from daskpart.models.base.plan import given_assignment, partitioner_name
 from daskpart.owners import embedded_packed_owners, packed_owners, random_owners
 from daskpart.partitions import Partition
+
+if TYPE_CHECKING:
+    from .plan import PlanSettings
 
 _GRAINS = {"fine-grain": fine_grain, "medium-grain": medium_grain}
 # what a name of a partitioner stands for: arguments of `daskpart.partition`
@@ -50,14 +60,106 @@ class TooFewGroups(InputError):
     """A grain has fewer groups of nonzeros than there are ranks to deal them out to."""
 
 
-def is_power_of_two(n_ranks: int) -> bool:
-    """Whether the ranks are the corners of a hypercube."""
-    return n_ranks & (n_ranks - 1) == 0
+@dataclass(frozen=True, eq=False)
+class NonzeroCut:
+    """Nonzeros dealt out, which rank touches which row of each mode, and what a plan tells of it.
+
+    Fields are as of `CPPlan`.
+    """
+
+    parts: NDArray[np.int32] | None
+    connectivities: list[Connectivity]
+    partitioner: str
+    seconds: float = 0.0
+    imbalance_told: str = ""
+    weighed: str | None = None
+
+
+def cuts_of_methods(tensor: LabelledTensor, settings: PlanSettings) -> dict[str, NonzeroCut]:
+    """The nonzeros dealt out as suits each method that is planned."""
+
+    @cache
+    def cut(name: str) -> NonzeroCut:
+        return _cut(tensor, settings, name)
+
+    found = {}
+    for method in settings.methods:
+        asked = partitioner_for(settings.partitioner, method, settings.n_ranks)
+        if not isinstance(asked, str):
+            found[method] = _cut(tensor, settings, asked)
+        elif asked == "auto":
+            found[method] = _weighed(tensor, settings, method, cut)
+        else:
+            found[method] = cut(asked)
+    return found
+
+
+def _weighed(
+    tensor: LabelledTensor,
+    settings: PlanSettings,
+    method: str,
+    cut: Callable[[Any], NonzeroCut],
+) -> NonzeroCut:
+    """The cut that makes a fit by one method shortest."""
+    best = cut_of_method(method, settings.n_ranks)
+    row_bytes, seconds = settings.reduce_bytes + settings.row_bytes, 0.0
+
+    def make(name: str) -> NonzeroCut:
+        nonlocal seconds
+        try:
+            found = cut(best if name == "multilevel" else name)
+        except TooFewGroups:  # nobody asked for these: blocks are runs of single nonzeros
+            found = cut("block")
+        seconds += found.seconds
+        return found
+
+    def nbytes(found: NonzeroCut) -> float:
+        moved = (
+            connectivity.connectivity_minus_one()
+            for mode, connectivity in enumerate(found.connectivities)
+            if mode not in settings.fixed
+        )
+        return float(row_bytes * sum(moved))
+
+    # a medium grain has about as many pins as there are nonzeros
+    cuts = Cuts(make, nbytes, lambda: tensor.nnz)
+    found, name, reason = weighed_cut(
+        cuts, settings.n_ranks, settings.steps, settings.transport, settings.kept_cut
+    )
+    return replace(found, partitioner=words_of(name, reason), weighed=name, seconds=seconds)
+
+
+def _cut(tensor: LabelledTensor, settings: PlanSettings, partitioner: Any) -> NonzeroCut:
+    """Deal out the nonzeros, and find out who touches what."""
+    begin = working_clock()
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always", BalanceWarning)
+        parts = nonzero_parts(
+            tensor,
+            settings.n_ranks,
+            partitioner,
+            n_components=settings.n_components,
+            random_state=settings.random_state,
+        )
+    seconds = working_clock() - begin
+    told = []
+    for each in given:
+        if issubclass(each.category, BalanceWarning):
+            told.append(str(each.message))  # one of each weight
+        else:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    connectivities = [
+        Connectivity.from_pairs(index, parts, extent, settings.n_ranks)
+        for index, extent in zip(tensor.coordinates, tensor.shape, strict=True)
+    ]
+    name = partitioner_name(partitioner)
+    return NonzeroCut(parts, connectivities, name, seconds, "; ".join(told))
 
 
 def cut_of_method(method: str, n_ranks: int) -> str:
     """The cut that a method pays for."""
-    return "hypercube" if method != "p2p" and is_power_of_two(n_ranks) else "medium-grain"
+    has_corners = n_ranks & (n_ranks - 1) == 0  # a power of two
+    return "hypercube" if method != "p2p" and has_corners else "medium-grain"
 
 
 def partitioner_for(partitioner: Any, method: str, n_ranks: int) -> Any:
@@ -144,16 +246,6 @@ def _of_partition(tensor: LabelledTensor, given: Partition) -> NDArray[np.int32]
         return grain(tensor).nonzero_parts(given)
     given.check_fits(tensor.nnz, "the tensor", "nonzeros")
     return given.assignment
-
-
-def mode_connectivities(
-    coordinates: NDArray[np.int32], parts: NDArray[np.int32], shape: Sequence[int], n_ranks: int
-) -> list[Connectivity]:
-    """For each mode: which ranks touch which factor row."""
-    return [
-        Connectivity.from_pairs(index, parts, extent, n_ranks)
-        for index, extent in zip(coordinates, shape, strict=True)
-    ]
 
 
 def owned(

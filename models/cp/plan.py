@@ -1,7 +1,6 @@
 """What a CP fit will do, before it does it: nonzeros dealt to ranks, owners, every message.
 
-    X ─► rank of each nonzero ─► Connectivity of each mode ─► owners ─► reduce and expand of each
-                                                                        mode, embedded or not
+    X ─► NonzeroCut (`cut`) ─► owners ─► reduce and expand of each mode, embedded or not
 
 With method="auto" both ways are planned, each with the cut that suits it, and the one with the
 smaller predicted time on the transport is taken (α seconds a message, β a byte).
@@ -10,15 +9,14 @@ smaller predicted time on the transport is taken (α seconds a message, β a byt
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart._floor.kernels import working_clock
 from daskpart._floor.sums import sums_by_key
 from daskpart.collectives import (
     Plan,
@@ -32,21 +30,13 @@ from daskpart.collectives.plan import Round
 from daskpart.connectivity import Connectivity
 from daskpart.containers.numbering import Numbering, number_owned
 from daskpart.containers.tensor import LabelledTensor
-from daskpart.errors import BalanceWarning, DaskpartWarning, InputError
-from daskpart.models.base.cutting import Cuts, weighed_cut, words_of
+from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.held_out import messages_beside
 from daskpart.models.base.memory import bytes_of
-from daskpart.models.base.plan import ALPHA_BETA, FitPlan, partitioner_name
+from daskpart.models.base.plan import ALPHA_BETA, FitPlan
 from daskpart.models.base.reports import Expected
 
-from .cut import (
-    TooFewGroups,
-    cut_of_method,
-    mode_connectivities,
-    nonzero_parts,
-    owned,
-    partitioner_for,
-)
+from .cut import NonzeroCut, cuts_of_methods, owned
 from .held_out import HeldOutPlan
 from .kernels.normal_equations import equations_bytes
 from .layout.by_row import bytes_by_row
@@ -362,18 +352,6 @@ def warn_of_little_known(plan: CPPlan, ridge: Sequence[float]) -> None:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class NonzeroCut:
-    """Nonzeros dealt out, and what a plan tells of it; fields as of `CPPlan`."""
-
-    parts: NDArray[np.int32] | None
-    connectivities: list[Connectivity]
-    partitioner: str
-    seconds: float = 0.0
-    imbalance_told: str = ""
-    weighed: str | None = None
-
-
 def plan_fit(tensor: LabelledTensor, settings: PlanSettings) -> list[CPPlan]:
     """Deal out the nonzeros and lay out every message of an iteration.
 
@@ -389,21 +367,10 @@ def plan_fit(tensor: LabelledTensor, settings: PlanSettings) -> list[CPPlan]:
         One; under ``method="auto"`` one for "p2p" and one for "emb", to `choose` from.
     """
 
-    @cache
-    def cut(name: Any) -> NonzeroCut:
-        return _cut(tensor, settings, name)
-
-    plans = []
-    for method in settings.methods:
-        asked = partitioner_for(settings.partitioner, method, settings.n_ranks)
-        if not isinstance(asked, str):
-            found = _cut(tensor, settings, asked)
-        elif asked == "auto":
-            found = _weighed(tensor, settings, method, cut)
-        else:
-            found = cut(asked)
-        plans.append(plan_method(found, replace(settings, method=method), tensor.dims))
-    return plans
+    return [
+        plan_method(cut, replace(settings, method=method), tensor.dims)
+        for method, cut in cuts_of_methods(tensor, settings).items()
+    ]
 
 
 def plan_method(cut: NonzeroCut, settings: PlanSettings, dims: Sequence[str]) -> CPPlan:
@@ -449,61 +416,3 @@ def plan_method(cut: NonzeroCut, settings: PlanSettings, dims: Sequence[str]) ->
 def choose(plans: Sequence[CPPlan]) -> CPPlan:
     """The plan whose messages take least time; of equal ones the first."""
     return min(plans, key=lambda plan: plan.predicted_seconds(*plan.alpha_beta))
-
-
-def _weighed(
-    tensor: LabelledTensor,
-    settings: PlanSettings,
-    method: str,
-    cut: Callable[[Any], NonzeroCut],
-) -> NonzeroCut:
-    """The cut that makes a fit by one method shortest."""
-    best = cut_of_method(method, settings.n_ranks)
-    row_bytes, seconds = settings.reduce_bytes + settings.row_bytes, 0.0
-
-    def make(name: str) -> NonzeroCut:
-        nonlocal seconds
-        try:
-            found = cut(best if name == "multilevel" else name)
-        except TooFewGroups:  # nobody asked for these: blocks are runs of single nonzeros
-            found = cut("block")
-        seconds += found.seconds
-        return found
-
-    def nbytes(found: NonzeroCut) -> float:
-        moved = (
-            connectivity.connectivity_minus_one()
-            for mode, connectivity in enumerate(found.connectivities)
-            if mode not in settings.fixed
-        )
-        return float(row_bytes * sum(moved))
-
-    # a medium grain has about as many pins as there are nonzeros
-    cuts = Cuts(make, nbytes, lambda: tensor.nnz)
-    found, name, reason = weighed_cut(
-        cuts, settings.n_ranks, settings.steps, settings.transport, settings.kept_cut
-    )
-    return replace(found, partitioner=words_of(name, reason), weighed=name, seconds=seconds)
-
-
-def _cut(tensor: LabelledTensor, settings: PlanSettings, partitioner: Any) -> NonzeroCut:
-    """Deal out the nonzeros, and find out who touches what."""
-    begin = working_clock()
-    with warnings.catch_warnings(record=True) as given:
-        warnings.simplefilter("always", BalanceWarning)
-        parts = nonzero_parts(
-            tensor,
-            settings.n_ranks,
-            partitioner,
-            n_components=settings.n_components,
-            random_state=settings.random_state,
-        )
-    seconds = working_clock() - begin
-    told = []
-    for each in given:
-        if issubclass(each.category, BalanceWarning):
-            told.append(str(each.message))  # one of each weight
-        else:
-            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-    found = mode_connectivities(tensor.coordinates, parts, tensor.shape, settings.n_ranks)
-    return NonzeroCut(parts, found, partitioner_name(partitioner), seconds, "; ".join(told))

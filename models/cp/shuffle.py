@@ -42,9 +42,9 @@ from daskpart.containers.tensor import (
 from daskpart.errors import InputError
 from daskpart.models.base.problem import is_lazy, lazy_name
 
-from .cut import partitioner_for
+from .cut import NonzeroCut
 from .entries import entries_of
-from .plan import CPPlan, NonzeroCut, PlanSettings, plan_fit, plan_method
+from .plan import CPPlan, PlanSettings, plan_fit, plan_method
 from .problem import MemoryTensor, TensorProblem
 from .ranks import RankNonzeros
 
@@ -105,11 +105,8 @@ class LazyTensor(TensorProblem):
 
     def plan(self, settings: PlanSettings) -> list[CPPlan]:
         """Plan from summaries of the blocks; **computes** them once."""
-        chosen = {
-            method: partitioner_for(settings.partitioner, method, settings.n_ranks)
-            for method in settings.methods
-        }
-        if any(not isinstance(name, str) or name != "random" for name in chosen.values()):
+        asked = settings.partitioner
+        if not isinstance(asked, str) or asked != "random":
             return plan_fit(self._pattern, settings)
         found = self._connectivities(settings.n_ranks, settings.random_state)
         cut = NonzeroCut(None, found, "random")

@@ -14,7 +14,7 @@ import daskpart
 from daskpart.errors import InputError
 from daskpart.models.base import cutting
 from daskpart.models.base.cutting import Cuts, weighed_cut
-from daskpart.models.cp import plan as cp_plan
+from daskpart.models.cp import cut as cp_cut
 
 
 def cutter(**sent):
@@ -143,7 +143,7 @@ def test_a_fit_that_goes_on_is_cut_as_it_began(name, tmp_path, monkeypatch):
 
 def test_all_cuts_that_were_weighed_count_as_partitioning(monkeypatch):
     model, data, named = models()["p2p"]
-    monkeypatch.setattr(cp_plan, "working_clock", count().__next__)  # a second each
+    monkeypatch.setattr(cp_cut, "working_clock", count().__next__)  # a second each
     plan = model.plan(*data, transport="mpi", **named)
     assert plan.seconds == {"parsa": 2, "multilevel": 3}[plan.weighed]
     assert model.plan(*data, transport="local", **named).seconds == 1
