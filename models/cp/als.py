@@ -303,9 +303,10 @@ def fit_of(sums: NDArray[np.float64], squared_norm: float) -> float:
 # -- steps on one rank ---
 
 
-def partial_products(tensor: RankTensor, *rows: NDArray[Any], mode: int) -> NDArray[Any]:
+def partial_products(
+    tensor: RankTensor[TensorLayout], *rows: NDArray[Any], mode: int
+) -> NDArray[Any]:
     """MTTKRP of the rank's own nonzeros along a mode, shape (rows on the rank, R)."""
-    assert isinstance(tensor.layout, TensorLayout)
     return tensor.layout.mttkrp(mode, rows)
 
 

@@ -79,9 +79,10 @@ def solve_mode(
 # -- steps on one rank ---
 
 
-def own_equations(tensor: RankTensor, *rows: NDArray[Any], mode: int) -> NDArray[np.float64]:
+def own_equations(
+    tensor: RankTensor[EntriesByRow], *rows: NDArray[Any], mode: int
+) -> NDArray[np.float64]:
     """Equations of the rank's rows along a mode from its own entries."""
-    assert isinstance(tensor.layout, EntriesByRow)
     return tensor.layout.normal_equations(mode, rows)
 
 

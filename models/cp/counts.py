@@ -200,7 +200,7 @@ def own_sums(tensor: RankTensor) -> NDArray[np.float64]:
 
 
 def own_ratios(
-    tensor: RankTensor,
+    tensor: RankTensor[TensorLayout],
     weights: NDArray[np.float64],
     *rows: NDArray[Any],
     mode: int,
@@ -210,7 +210,7 @@ def own_ratios(
 
     Where absent entries are `unknown` Σ z_n beside it, shape (rows on the rank, 2 R).
     """
-    return ratios_of(_layout(tensor), mode, rows, weights, unknown)
+    return ratios_of(tensor.layout, mode, rows, weights, unknown)
 
 
 def ratios_of(
@@ -285,10 +285,13 @@ def counts_of(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def own_likelihood(
-    tensor: RankTensor, weights: NDArray[np.float64], *rows: NDArray[Any], unknown: bool
+    tensor: RankTensor[TensorLayout],
+    weights: NDArray[np.float64],
+    *rows: NDArray[Any],
+    unknown: bool,
 ) -> NDArray[np.float64]:
     """Σ x log x̂ over the rank's nonzeros, shape (1,); where `unknown` Σ x̂ before it, too."""
-    sums = _layout(tensor).likelihood(rows, weights)
+    sums = tensor.layout.likelihood(rows, weights)
     return sums if unknown else sums[1:]
 
 
@@ -309,11 +312,6 @@ def times_column_sums(
     for factor in factors:
         weights = weights * factor.sum(axis=0, dtype=np.float64)
     return weights
-
-
-def _layout(tensor: RankTensor) -> TensorLayout:
-    assert isinstance(tensor.layout, TensorLayout)
-    return tensor.layout
 
 
 # -- a fitted model in use ---

@@ -104,21 +104,18 @@ def answers_of(values: NDArray[Any]) -> NDArray[np.float64]:
             f"{in_digits(wrong)} is neither: say yourself where a yes begins, as by values >= 4, "
             "or take loss='squared'"
         )
-    _refuse_two_numbers(*counts[1:])
+    check_answers(counts)
     return counts
 
 
-def _refuse_two_numbers(zeros: float, minus: float) -> None:
+def check_answers(of_tensor: Sequence[float] | NDArray[np.float64]) -> None:
+    """Refuse `answers_of` where no is said in two ways (InputError)."""
+    _, zeros, minus = of_tensor
     if zeros and minus:
         raise InputError(
             "loss='logistic' takes no as 0 or as −1, and both are there: leave out what is not "
             "known, and give one number for no"
         )
-
-
-def check_answers(of_tensor: Sequence[float]) -> None:
-    """Refuse the `answers_of` all ranks where no is said in two ways (InputError)."""
-    _refuse_two_numbers(*of_tensor[1:])
 
 
 def log_odds(of_tensor: Sequence[float]) -> float:
@@ -178,14 +175,14 @@ def own_answers(tensor: RankTensor) -> NDArray[np.float64]:
 
 
 def own_equations(
-    tensor: RankTensor,
+    tensor: RankTensor[EntriesByRow],
     weights: NDArray[np.float64],
     *rows: NDArray[Any],
     mode: int,
     intercept: float,
 ) -> NDArray[np.float64]:
     """Equations of the rank's rows along a mode from its own entries."""
-    return equations_of(_layout(tensor), mode, rows, weights, intercept)
+    return equations_of(tensor.layout, mode, rows, weights, intercept)
 
 
 def equations_of(
@@ -214,16 +211,14 @@ def squared_norms(rows: NDArray[Any], tensor: RankTensor, *, mode: int) -> NDArr
 
 
 def own_loss(
-    tensor: RankTensor, weights: NDArray[np.float64], *rows: NDArray[Any], intercept: float
+    tensor: RankTensor[EntriesByRow],
+    weights: NDArray[np.float64],
+    *rows: NDArray[Any],
+    intercept: float,
 ) -> NDArray[np.float64]:
     """Of the rank's entries, shape (1,)."""
-    layout = _layout(tensor)
+    layout = tensor.layout
     return np.array([loss_of(layout.reconstruct(rows, weights) + intercept, layout.values)])
-
-
-def _layout(tensor: RankTensor) -> EntriesByRow:
-    assert isinstance(tensor.layout, EntriesByRow)
-    return tensor.layout
 
 
 # -- a fitted model in use ---

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ from daskpart.containers.tensor import LabelledTensor
 from .layout.by_row import EntriesByRow
 from .layout.layout import TensorLayout
 from .layout.sorting import CHUNK, Nonzeros
+
+Layout = TypeVar("Layout", TensorLayout, EntriesByRow)
 
 
 @dataclass(eq=False)
@@ -66,7 +68,6 @@ class RankRows:
 
     Attributes
     ----------
-    rank : int
     rows : tuple of ndarray of int32, one a mode
         Global indices in local order: owned, then nonlocal.
     n_owned : tuple of int, one a mode
@@ -74,19 +75,17 @@ class RankRows:
         Of the whole tensor.
     """
 
-    rank: int
     rows: tuple[NDArray[np.int32], ...]
     n_owned: tuple[int, ...]
     shape: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class RankTensor:
+class RankTensor(Generic[Layout]):
     """What one rank works on, fixed for the whole fit.
 
     Attributes
     ----------
-    rank : int
     layout : TensorLayout or EntriesByRow
         Its nonzeros, in local indices.
     rows : tuple of ndarray of int32, one a mode
@@ -94,8 +93,7 @@ class RankTensor:
     n_owned : tuple of int, one a mode
     """
 
-    rank: int
-    layout: TensorLayout | EntriesByRow
+    layout: Layout
     rows: tuple[NDArray[np.int32], ...]
     n_owned: tuple[int, ...]
 
@@ -112,14 +110,12 @@ def split_nonzeros(
     tensor: LabelledTensor, parts: NDArray[np.int32], n_ranks: int
 ) -> list[RankNonzeros]:
     """Cut a tensor in memory into one piece a rank, in its old order."""
-    order = stable_order(parts, n_ranks)
     ends = np.cumsum(np.bincount(parts, minlength=n_ranks))
-    starts = np.concatenate(([0], ends[:-1]))
-    pieces = []
-    for rank, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        mine = order[start:end]
-        pieces.append(RankNonzeros(rank, tensor.coordinates[:, mine], tensor.values[mine]))
-    return pieces
+    own = np.split(stable_order(parts, n_ranks), ends[:-1])
+    return [  # copies, as ranks use them up
+        RankNonzeros(rank, tensor.coordinates[:, mine], tensor.values[mine])
+        for rank, mine in enumerate(own)
+    ]
 
 
 def rows_of_ranks(numberings: Sequence[Numbering], shape: Sequence[int]) -> list[RankRows]:
@@ -127,7 +123,6 @@ def rows_of_ranks(numberings: Sequence[Numbering], shape: Sequence[int]) -> list
     n_ranks = len(numberings[0].sizes)
     return [
         RankRows(
-            rank,
             tuple(numbering.of_rank(rank) for numbering in numberings),
             tuple(int(numbering.sizes[rank, 0]) for numbering in numberings),
             tuple(int(extent) for extent in shape),
@@ -138,7 +133,7 @@ def rows_of_ranks(numberings: Sequence[Numbering], shape: Sequence[int]) -> list
 
 def arrange(
     nonzeros: RankNonzeros, rows: RankRows, *, dtype: str, memory: str, by_row: bool = False
-) -> RankTensor:
+) -> RankTensor[Any]:
     """Lay out a rank's nonzeros for MTTKRP or normal equations, in local indices; uses them up.
 
     At no time more is held than twice the nonzeros (int32 coordinates and values, as given), and
@@ -159,12 +154,9 @@ def arrange(
     for mode, (held, extent) in enumerate(zip(rows.rows, rows.shape, strict=True)):
         to_local(own.coordinates[mode], held, extent)  # a view with a name would keep them
     shape = [len(held) for held in rows.rows]
-    layout: TensorLayout | EntriesByRow
     if by_row:
-        layout = EntriesByRow.of(own, shape)
-    else:
-        layout = TensorLayout.of(own, shape, memory=memory)
-    return RankTensor(nonzeros.rank, layout, rows.rows, rows.n_owned)
+        return RankTensor(EntriesByRow.of(own, shape), rows.rows, rows.n_owned)
+    return RankTensor(TensorLayout.of(own, shape, memory=memory), rows.rows, rows.n_owned)
 
 
 def to_local(index: NDArray[np.int32], held: NDArray[np.int32], extent: int) -> None:

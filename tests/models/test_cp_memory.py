@@ -51,7 +51,7 @@ def rows_of(case: str) -> RankRows:
     """All rows, the even ones owned."""
     every = [np.arange(extent, dtype=np.int32) for extent in SHAPES[case]]
     rows = tuple(np.concatenate((all_[::2], all_[1::2])) for all_ in every)
-    return RankRows(0, rows, tuple(len(all_[::2]) for all_ in every), SHAPES[case])
+    return RankRows(rows, tuple(len(all_[::2]) for all_ in every), SHAPES[case])
 
 
 def arranged(case, dtype, memory, coordinates):
@@ -87,7 +87,7 @@ def test_nonzeros_given_away_make_the_same_layout(case):
     frozen = coordinates[:, order].copy()
     frozen.flags.writeable = False  # as some transports hand it over
     all_rows = tuple(np.arange(extent, dtype=np.int32) for extent in SHAPES[case])
-    rows = RankRows(0, all_rows, SHAPES[case], SHAPES[case])
+    rows = RankRows(all_rows, SHAPES[case], SHAPES[case])
     given = RankNonzeros(0, frozen, values[order])
     tensor = arrange(given, rows, dtype="float64", memory="fast")
     for one, other in zip(plain.structures, tensor.layout.structures, strict=True):
