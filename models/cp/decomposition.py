@@ -33,7 +33,7 @@ from .als import product_of_grams
 from .by_mode import nonnegative_modes, place_of_mode, ridge_modes
 from .completion import solve_equations, systems_of
 from .counts import deviance_score, new_count_rows, sum_of_cells
-from .entries import Aligned, Entries, entries_of, positions_of, values_at, values_of
+from .entries import Aligned, Entries, entries_of, fit_at, positions_of, values_at, values_of
 from .layout.by_row import EntriesByRow
 from .layout.layout import TensorLayout
 from .layout.sorting import Nonzeros
@@ -120,7 +120,7 @@ class CPModel(ComponentModel):
         state = self._fitted()
         indices = table_in_memory(indices)
         if _is_one(indices):
-            return float(self._means(values_at(state, positions_of(state, [indices])))[0])
+            return float(self.reconstruct([indices])[0])
         if isinstance(indices, np.ndarray | list | tuple | pd.DataFrame):
             return self._means(values_at(state, positions_of(state, indices)))
         tensor = as_tensor(indices, missing=self._as_fitted().missing)
@@ -195,21 +195,20 @@ class CPModel(ComponentModel):
             For modes or labels that the decomposition does not have, other extents, or values that
             are all 0.
         """
-        state = self._fitted()
+        state, loss = self._fitted(), self._as_fitted().loss
         if self._as_fitted().missing == "unknown":
             entries = Entries.of(X, state, y)
-            if self._as_fitted().loss == LOGISTIC:
-                logits = values_at(state, entries.positions) + state.intercept
-                return score_of(logits, entries.values)
-            if self._as_fitted().loss == POISSON:
-                fitted = values_at(state, entries.positions)
-                return deviance_score(entries.values, fitted, float(fitted.sum()), fitted.size)
-            return entries.fit(state)
+            values, fitted = entries.values, values_at(state, entries.positions)
+            if loss == LOGISTIC:
+                return score_of(fitted + state.intercept, values)
+            if loss == POISSON:
+                return deviance_score(values, fitted, float(fitted.sum()), fitted.size)
+            return fit_at(values, fitted)
         tensor = entries_of(X, y)
         aligned = Aligned(state, tensor)
         rows = [aligned.rows(mode) for mode in range(tensor.n_modes)]
         values, fitted = tensor.values.astype(np.float64), values_at(state, aligned.places())
-        if self._as_fitted().loss == POISSON:
+        if loss == POISSON:
             n_cells = float(np.prod([float(len(own)) for own in rows]))
             return deviance_score(values, fitted, sum_of_cells(state, rows), n_cells)
         inner = float(values @ fitted)
@@ -293,16 +292,16 @@ class CPModel(ComponentModel):
 
         It holds nothing but numbers and labels, so it can be written to zarr or netCDF.
         """
-        state = self._fitted()
-        arrays = {"weights": self.weights_}
-        arrays |= {f"{_FACTOR}{dim}": f for dim, f in zip(state.dims, self.factors_, strict=True)}
-        facts: dict[str, Any] = {
+        state, fitted = self._fitted(), self._as_fitted()
+        facts = {
             _MODES: list(state.dims),
             "fit": state.fit,
             "iterations": state.epoch,
+            "missing": fitted.missing,
+            "loss": fitted.loss,
+            "intercept": state.intercept,
         }
-        fitted = self._as_fitted()
-        facts |= {"missing": fitted.missing, "loss": fitted.loss, "intercept": state.intercept}
+        arrays = {str(each.name): each for each in (self.weights_, *self.factors_)}
         return xr.Dataset(arrays, attrs=facts)
 
     @classmethod
@@ -319,9 +318,10 @@ class CPModel(ComponentModel):
         )
         missing = [n for n in ("weights", *(f"{_FACTOR}{d}" for d in dims)) if n not in dataset]
         if missing or len(dims) < 2:
+            lacking = f"; missing: {', '.join(missing)}" if missing else ""
             raise InputError(
                 f"the dataset holds {', '.join(map(str, dataset))}; a decomposition needs weights "
-                f"and factor_<mode> for two modes or more{_lacking(missing)}"
+                f"and factor_<mode> for two modes or more{lacking}"
             )
         weights = dataset["weights"].to_numpy().astype(np.float64)
         given = [dataset[f"{_FACTOR}{dim}"].transpose(dim, ...) for dim in dims]
@@ -371,7 +371,3 @@ def _is_one(indices: Any) -> bool:
 
 def _component(state: CPState) -> str:
     return COMPONENT if COMPONENT not in state.dims else f"cp_{COMPONENT}"
-
-
-def _lacking(missing: list[str]) -> str:
-    return f"; missing: {', '.join(missing)}" if missing else ""

@@ -2,7 +2,7 @@
 
 container, DataFrame, records ─► Aligned, positions_of ─► positions in the factors
                                                               │
-Entries(positions, values) ─► errors(state), fit(state)   values_at(state, positions)
+Entries(positions, values) ───────────────────────────►  values_at(state, positions)
 
 stored entries ─┬─ trained on
                 └─ held out, a share drawn by random_state: `split_entries`
@@ -78,19 +78,6 @@ class Entries:
         """A short text that differs for other entries."""
         return f"{self.values.size} entries, checksum {checksum(self.positions, self.values):08x}"
 
-    def errors(self, state: CPState) -> NDArray[np.float64]:
-        """Values less those of a decomposition."""
-        return self.values - values_at(state, self.positions)
-
-    def fit(self, state: CPState) -> float:
-        """1 − ‖x − x̂‖/‖x‖ over these entries (InputError where all are 0)."""
-        if not self.values.any():
-            raise InputError(
-                "all values are 0, and the fit, 1 − ‖x − x̂‖/‖x‖, divides by their norm: give other "
-                "entries beside them, or judge errors by predict"
-            )
-        return 1.0 - float(np.linalg.norm(self.errors(state)) / np.linalg.norm(self.values))
-
 
 def split_entries(
     tensor: LabelledTensor, share: float, random_state: int
@@ -144,6 +131,16 @@ def values_of(
             products = products * factor[index]
         found[chunk] = products.sum(axis=1)
     return found
+
+
+def fit_at(values: NDArray[np.float64], fitted: NDArray[np.float64]) -> float:
+    """1 − ‖x − x̂‖/‖x‖ over some entries (InputError where all are 0)."""
+    if not values.any():
+        raise InputError(
+            "all values are 0, and the fit, 1 − ‖x − x̂‖/‖x‖, divides by their norm: give other "
+            "entries beside them, or judge errors by predict"
+        )
+    return 1.0 - float(np.linalg.norm(values - fitted) / np.linalg.norm(values))
 
 
 def positions_of(state: CPState, indices: Any, *, strict: bool = True) -> NDArray[np.int64]:
