@@ -22,7 +22,6 @@ completion", SC 2016, §III-A (ALS, a row at a time).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +33,7 @@ from daskpart.collectives import Communicator, PerRank
 from .als import INNER, SQUARED, Factors, Iteration, Modes, Update
 from .kernels.normal_equations import explained, hals_each, solve_each
 from .layout.by_row import EntriesByRow
+from .layout.sorting import Nonzeros
 from .ranks import RankTensor
 from .steps import SWEEPS, column_products, normalise_columns
 
@@ -148,19 +148,13 @@ def sums_of(
     return sums
 
 
-def warm_up_equations(
-    layout: EntriesByRow, factors: Sequence[NDArray[Any]], nonnegative: bool
-) -> None:
+def warm_up_equations(dtype: Any, n_modes: int, nonnegative: bool) -> None:
     """Compile the steps on one entry."""
-    few = EntriesByRow(
-        np.zeros((len(factors), 1), np.int32),
-        np.ones(1, layout.dtype),
-        (np.zeros(1, np.uint32),) * len(factors),
-        (np.array([0, 1]),) * len(factors),
-    )
-    rows = [np.ones((1, 1), layout.dtype) for _ in factors]
-    for mode in range(len(factors)):
-        equations = few.normal_equations(mode, rows)
+    entry = Nonzeros(np.zeros((n_modes, 1), np.int32), np.ones(1, dtype))
+    layout = EntriesByRow.of(entry, (1,) * n_modes)
+    rows = [np.ones((1, 1), dtype) for _ in range(n_modes)]
+    for mode in range(n_modes):
+        equations = layout.normal_equations(mode, rows)
     solve_equations(equations, rows[0], np.ones(1), nonnegative=nonnegative)
     explained(equations, rows[0])
     normalise_columns(rows[0], np.sqrt(column_products(rows[0], rows[0])))

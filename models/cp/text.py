@@ -324,7 +324,7 @@ def warm_up_rank(
     What the MTTKRP compiles depends on the layout, so it runs as it will.
     """
     if isinstance(tensor.layout, EntriesByRow):
-        warm_up_equations(tensor.layout, rows, nonnegative)
+        warm_up_equations(tensor.layout.dtype, len(rows), nonnegative)
         if loss == LOGISTIC:
             tensor.layout.reconstruct(rows, np.ones(rows[0].shape[1]))
         return
