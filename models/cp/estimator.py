@@ -503,7 +503,7 @@ class CPDecomposition(CPModel):
 
     def _going_on(self, state: CPState, problem: TensorProblem) -> CPState:
         check_components(state, self.n_components)
-        problem.check_same(state.dims, state.shape, state.labels)
+        problem.check_same(state)
         before = state.settings.get("loss", self.loss)
         if before != self.loss and LOGISTIC in (before, self.loss):
             raise InputError(

@@ -8,7 +8,6 @@ Dask array   plan from summaries (or the coordinates); blocks are split where th
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -100,16 +99,16 @@ class TensorProblem(Problem):
         """A short text that differs for other held-out entries."""
         return "" if self.validation is None else self.validation.fingerprint()
 
-    def check_same(self, dims: Sequence[str], shape: Sequence[int], labels: Mapping) -> None:
+    def check_same(self, state: CPState) -> None:
         """Refuse a tensor of other modes, extents or labels than those of a fit (InputError)."""
-        if tuple(dims) != tuple(self.dims) or tuple(shape) != tuple(self.shape):
+        if state.dims != tuple(self.dims) or state.shape != tuple(self.shape):
             raise InputError(
                 f"the tensor has modes {dict(zip(self.dims, self.shape, strict=True))}, the last "
-                f"fit {dict(zip(dims, shape, strict=True))}; give a tensor of the same "
+                f"fit {dict(zip(state.dims, state.shape, strict=True))}; give a tensor of the same "
                 "modes; new slices of one of them are taken by partial_fit(slices, mode=…)"
             )
-        for dim in dims:
-            known, given = labels.get(dim), self.labels.get(dim)
+        for dim in state.dims:
+            known, given = state.labels.get(dim), self.labels.get(dim)
             same = (
                 known is given if known is None or given is None else np.array_equal(known, given)
             )
