@@ -137,8 +137,8 @@ def read_samples(
 
 def _is_large(paths: list[str]) -> bool:
     """Whether so much text takes more of the memory of this process than a rank gives to rows."""
-    from daskpart.models.base.examples import MEMORY_SHARE
     from daskpart.models.base.resources import rank_memory
+    from daskpart.models.samples.examples import MEMORY_SHARE
     from daskpart.readers.example_tables import is_parquet
 
     packed = [is_parquet(path) or is_compressed(path) for path in paths]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from daskpart._floor.kernels import kernel
-from daskpart.models.base.examples_on_disk import Bucket, Spool
+from daskpart.models.samples.examples_on_disk import Bucket, Spool
 from daskpart.models.samples.rows import RankRows, Rows, StoredRows, in_blocks
 
 from .columns import MOST_ROWS, Entries, by_column

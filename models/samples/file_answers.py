@@ -17,9 +17,10 @@ import dask
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart.models.base.examples_on_disk import Disk, UnpackedText
 from daskpart.models.base.resources import rank_folder
 from daskpart.readers import ExamplesFile
+
+from .examples_on_disk import Disk, UnpackedText
 
 _PIECE_BYTES = 32 << 20
 

@@ -4,9 +4,9 @@ libsvm, or a table
     survey(path) ─► FileSamples ─► plan: shuffled rows of each rank ─► examples_on_ranks ─► RankRows
 
 Nothing of the file passes the client but its labels, if they are classes. The samples are those of
-`daskpart.models.base.examples.shuffled_rows`, so a fit depends on the seed and on the number of
-ranks, not on how the file was cut or packed, nor on whether a rank has its rows in memory or on
-disk: either way they are shuffled in blocks of `_BLOCK_BYTES`.
+`examples.shuffled_rows`, so a fit depends on the seed and on the number of ranks, not on how the
+file was cut or packed, nor on whether a rank has its rows in memory or on disk: either way they are
+shuffled in blocks of `_BLOCK_BYTES`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ from numpy.typing import NDArray
 
 from daskpart.errors import InputError
 from daskpart.models.base.class_weights import check_total
-from daskpart.models.base.examples import (
+from daskpart.models.base.reports import bytes_words
+from daskpart.partitions import Partition
+from daskpart.readers import ExamplesFile
+from daskpart.readers.libsvm import Examples
+
+from .examples import (
     MEMORY_SHARE,
     Reading,
     examples_on_ranks,
@@ -29,12 +34,7 @@ from daskpart.models.base.examples import (
     row_bytes,
     shuffled_rows,
 )
-from daskpart.models.base.examples_on_disk import StoredExamples
-from daskpart.models.base.reports import bytes_words
-from daskpart.partitions import Partition
-from daskpart.readers import ExamplesFile
-from daskpart.readers.libsvm import Examples
-
+from .examples_on_disk import StoredExamples
 from .file_answers import answers_of_file, labels_of_file
 from .problem import Samples
 from .rows import RankRows, Rows, StoredRows, rank_rows

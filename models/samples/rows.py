@@ -30,8 +30,9 @@ from daskpart._floor.compressed_rows import compressed_rows
 from daskpart._floor.hashing import GOLDEN, mixed_word
 from daskpart._floor.kernels import kernel
 from daskpart.containers.dask_blocks import cut_by_part
-from daskpart.models.base.examples_on_disk import StoredExamples
 from daskpart.readers.libsvm import Examples
+
+from .examples_on_disk import StoredExamples
 
 
 class Encoded(Protocol):

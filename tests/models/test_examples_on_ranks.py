@@ -19,8 +19,8 @@ import daskpart
 from daskpart._floor.hashing import row_keys
 from daskpart.collectives import communicator_for
 from daskpart.collectives.transports.threads import ThreadsCommunicator
-from daskpart.models.base import examples_on_disk
-from daskpart.models.base.examples import examples_on_ranks, readings, shuffled_rows
+from daskpart.models.samples import examples_on_disk
+from daskpart.models.samples.examples import examples_on_ranks, readings, shuffled_rows
 from daskpart.readers import ranges
 from daskpart.readers.libsvm import Examples
 from daskpart.readers.ranges import ExamplesFile, survey

@@ -10,10 +10,10 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskpart.models.base.examples_on_disk import Disk, StoredExamples
 from daskpart.models.linear import coordinate_blocks
 from daskpart.models.linear.columns import add_products, add_scores
 from daskpart.models.linear.coordinate_blocks import CoordinateBlocks, add_curvature, parts_of
+from daskpart.models.samples.examples_on_disk import Disk, StoredExamples
 from daskpart.models.samples.rows import RankRows, StoredRows, rank_rows
 from daskpart.readers.libsvm import Rows
 

@@ -15,11 +15,10 @@ import scipy.sparse
 import daskpart
 from daskpart.collectives import communicator_for
 from daskpart.errors import InputError
-from daskpart.models.base import examples
-from daskpart.models.base.examples_on_disk import Disk, Spool, StoredExamples
 from daskpart.models.linear import coordinate_blocks
 from daskpart.models.mlp import sgd as mlp_sgd
-from daskpart.models.samples import files
+from daskpart.models.samples import examples, files
+from daskpart.models.samples.examples_on_disk import Disk, Spool, StoredExamples
 from daskpart.models.samples.files import FileSamples
 from daskpart.models.samples.problem import class_numbers
 from daskpart.models.samples.rows import Batches, StoredRows, in_blocks, rank_rows

@@ -31,13 +31,13 @@ from daskpart._floor.hashing import row_keys
 from daskpart.collectives.messages import Exchange, ValueInbox
 from daskpart.containers.coordinates import index_dtype
 from daskpart.errors import InputError
+from daskpart.models.base.reports import bytes_words
+from daskpart.models.base.resources import rank_folder, rank_memory
 from daskpart.partitions import Partition
 from daskpart.readers.libsvm import Examples, Rows
 from daskpart.readers.ranges import ExamplesFile
 
 from .examples_on_disk import Disk, Spool, StoredExamples, UnpackedText
-from .reports import bytes_words
-from .resources import rank_folder, rank_memory
 
 _ROUND_BYTES = 4 << 20
 _BUCKETS = 64  # of a rank, at least
