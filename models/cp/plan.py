@@ -42,10 +42,9 @@ from .kernels.normal_equations import equations_bytes
 from .layout.by_row import bytes_by_row
 from .layout.layout import MEMORY
 from .losses import LOGISTIC, OF_LOSS, POISSON, SQUARED_ERROR
-from .report import CPPlanReport, counted_plan
+from .report import LABELS, CPPlanReport, counted_plan
 
 METHODS = ("auto", "p2p", "emb-naive", "emb")
-LABELS = ("reduce", "expand")
 _SUM_BYTES = 8  # norms and Grams travel as float64
 
 
@@ -276,9 +275,9 @@ class CPPlan(FitPlan):
 
     def report(self) -> CPPlanReport:
         """What an iteration costs."""
-        pairs = list(zip(self.reduces, self.expands, strict=True))
-        counts = [[counted_plan(plan) for plan in pair] for pair in pairs]
-        choice = self.choice
+        choice, pairs = self.choice, zip(self.reduces, self.expands, strict=True)
+        counts = np.array([[counted_plan(plan) for plan in pair] for pair in pairs])
+        messages, rows, payload = np.moveaxis(counts, 2, 0)  # of each mode, operation and rank
         return self._report(
             CPPlanReport,
             "iteration",
@@ -286,13 +285,13 @@ class CPPlan(FitPlan):
             owners=choice.owners,
             n_components=choice.n_components,
             dims=self.dims,
-            messages=np.array([[messages for messages, _, _ in pair] for pair in counts]),
-            rows_sent=np.array([[rows for _, rows, _ in pair] for pair in counts]),
-            payload_rows=sum(int(payload.max()) for pair in counts for _, _, payload in pair),
-            payload_volume=sum(int(payload.sum()) for pair in counts for _, _, payload in pair),
+            messages=messages,
+            rows_sent=rows,
+            payload_rows=int(payload.max(axis=2).sum()),
+            payload_volume=int(payload.sum()),
             total_bytes=self._nbytes(),
             allreduce_messages=int(self._allreduce_messages().max()),
-            concurrent=np.array([concurrent_volume(expand) for _, expand in pairs]),
+            concurrent=np.array([concurrent_volume(expand) for expand in self.expands]),
             nonzeros=self.nonzeros,
             owned=self.owned,
             row_bytes=choice.row_bytes,

@@ -23,7 +23,7 @@ from daskpart.models.base.reports import PlanReport, bytes_words
 if TYPE_CHECKING:
     import pandas as pd
 
-_OPERATIONS = ("reduce", "expand")
+LABELS = ("reduce", "expand")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -137,7 +137,7 @@ class CPPlanReport(PlanReport):
         return pd.DataFrame(
             {
                 "mode": np.array(self.dims, object)[mode],
-                "operation": np.array(_OPERATIONS, object)[operation],
+                "operation": np.array(LABELS, object)[operation],
                 "rank": rank,
                 "messages": self.messages.ravel(),
                 "rows": self.rows_sent.ravel(),
