@@ -24,7 +24,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,19 +77,19 @@ class NonzeroCut:
 def cuts_of_methods(tensor: LabelledTensor, settings: PlanSettings) -> dict[str, NonzeroCut]:
     """The nonzeros dealt out as suits each method that is planned."""
 
-    @cache
-    def cut(name: str) -> NonzeroCut:
-        return _cut(tensor, settings, name)
+    made: dict[str, NonzeroCut] = {}
+
+    def cut(asked: Any) -> NonzeroCut:
+        name = partitioner_name(asked)  # tells apart all that the methods of one fit ask for
+        if name not in made:
+            made[name] = _cut(tensor, settings, asked)
+        return made[name]
 
     found = {}
     for method in settings.methods:
         asked = partitioner_for(settings.partitioner, method, settings.n_ranks)
-        if not isinstance(asked, str):
-            found[method] = _cut(tensor, settings, asked)
-        elif asked == "auto":
-            found[method] = _weighed(tensor, settings, method, cut)
-        else:
-            found[method] = cut(asked)
+        is_auto = isinstance(asked, str) and asked == "auto"
+        found[method] = _weighed(tensor, settings, method, cut) if is_auto else cut(asked)
     return found
 
 

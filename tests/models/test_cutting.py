@@ -149,6 +149,22 @@ def test_all_cuts_that_were_weighed_count_as_partitioning(monkeypatch):
     assert model.plan(*data, transport="local", **named).seconds == 1
 
 
+@pytest.mark.parametrize("asked", [{"model": "fine-grain"}, {"epsilon": 0.5}, "medium-grain"])
+def test_a_cut_that_serves_two_methods_is_made_once(monkeypatch, asked):
+    made, nonzero_parts = [], cp_cut.nonzero_parts
+
+    def noted(tensor, n_ranks, partitioner, **options):
+        made.append(partitioner)
+        return nonzero_parts(tensor, n_ranks, partitioner, **options)
+
+    monkeypatch.setattr(cp_cut, "nonzero_parts", noted)
+    matrix = scipy.sparse.random(40, 50, 0.2, random_state=0)
+    for n_ranks in (3, 4):  # of 4 ranks the methods ask for different cuts, where none is named
+        made.clear()
+        daskpart.CPDecomposition(2, method="auto", n_ranks=n_ranks, partitioner=asked).plan(matrix)
+        assert len(made) == (2 if n_ranks == 4 and asked == {"epsilon": 0.5} else 1)
+
+
 def test_a_plan_names_weights_without_their_numbers():
     """They were a line for each dozen of vertices, in the middle of its title."""
     matrix, labelled = scipy.sparse.random(40, 50, 0.2, random_state=0), np.arange(40) < 8
