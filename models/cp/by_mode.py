@@ -33,7 +33,10 @@ def by_place(given: Mapping[Any, Any], dims: Sequence[str], what: str) -> dict[i
     for mode, value in given.items():
         if isinstance(mode, str) and mode not in dims and mode.isdecimal():
             mode = int(mode)  # settings of a fit are JSON, where a place is text
-        found[place_of_mode(mode, dims, what)] = value
+        place = place_of_mode(mode, dims, what)
+        if place in found:
+            raise InputError(f"{what} names mode {dims[place]!r} twice, by name and by place")
+        found[place] = value
     return found
 
 

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,7 +110,9 @@ class CountModes(Iteration):
         return factors, sums
 
     def at(self, state: CPState, of_tensor: Sequence[float]) -> CountModes:
-        """With the sums of the factors that stay."""
+        """With the sums of the factors that stay; a first fit needs cells that differ."""
+        if not state.epoch:
+            check_differences(of_tensor, self.n_cells)
         updated = self.modes.updated
         fixed = [factor for mode, factor in enumerate(state.factors) if mode not in updated]
         sums = times_column_sums(np.ones(state.n_components), fixed)
@@ -154,36 +156,48 @@ def sums_of_counts(values: NDArray[Any]) -> NDArray[np.float64]:
     return np.array([numbers.sum(), xlogy(numbers, numbers).sum()])
 
 
-def check_sums(of_tensor: Sequence[float], n_cells: float) -> None:
-    """Refuse a tensor, by its Σ x and Σ x log x, of which nothing can be explained (InputError)."""
+Sums = Sequence[float] | NDArray[np.float64]  # Σ x and Σ x log x of a tensor; Σ x̂ and Σ x log x̂
+
+
+def check_sums(of_tensor: Sums, n_cells: float) -> None:
+    """Refuse a tensor, by its Σ x and Σ x log x, whose sums overflow, or that counts nothing."""
     if not np.isfinite(of_tensor).all():
         raise InputError(
             "the values are too large: the sum of x log x overflows. Divide the tensor by its "
             "largest value."
         )
-    # of cells that are all alike rounding is left
-    if _null_deviance(of_tensor, n_cells) <= 1e-12 * of_tensor[0]:
-        raise InputError(
-            "all cells have the same value, or all that are known: loss='poisson' measures what is "
-            "explained beyond it, and nothing is"
-        )
+    if not of_tensor[0]:  # all factors would come to 0
+        _refuse_alike()
 
 
-Sums = Sequence[float] | NDArray[np.float64]  # Σ x and Σ x log x of a tensor; Σ x̂ and Σ x log x̂
+def check_differences(of_tensor: Sums, n_cells: float) -> None:
+    """Refuse one of which nothing can be explained (InputError)."""
+    check_sums(of_tensor, n_cells)
+    if not _null_deviance(of_tensor, n_cells):
+        _refuse_alike()
+
+
+def _refuse_alike() -> NoReturn:
+    raise InputError(
+        "all cells have the same value, or all that are known: loss='poisson' measures what is "
+        "explained beyond it, and nothing is"
+    )
 
 
 def explained_deviance(of_model: Sums, of_tensor: Sums, n_cells: float) -> float:
-    """1 − D(X, X̂) / D(X, mean of X), over so many cells."""
+    """1 − D(X, X̂) / D(X, mean of X), over so many cells; NaN where all cells are alike."""
     total, logarithms = of_tensor
     fitted, fitted_logarithms = of_model
     deviance = logarithms - fitted_logarithms - (total - fitted)
-    return float(1.0 - deviance / _null_deviance(of_tensor, n_cells))
+    null = _null_deviance(of_tensor, n_cells)
+    return float(1.0 - deviance / null) if null else float("nan")
 
 
 def _null_deviance(of_tensor: Sums, n_cells: float) -> float:
-    """Half of the deviance of the mean of all cells."""
+    """Half of the deviance of the mean of all cells; 0 where that is rounding alone."""
     total, logarithms = of_tensor
-    return float(logarithms - total * np.log(total / n_cells)) if total else 0.0
+    null = float(logarithms - total * np.log(total / n_cells)) if total else 0.0
+    return null if null > 1e-12 * total else 0.0
 
 
 def count_losses(values: NDArray[Any], fitted: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -336,7 +350,7 @@ def deviance_score(
         Σ x̂ over the cells that are known, and how many they are.
     """
     of_tensor = sums_of_counts(values)
-    check_sums(of_tensor.tolist(), n_cells)
+    check_differences(of_tensor, n_cells)
     logarithms = xlogy(values, np.maximum(fitted, _LEAST)).sum()
     return explained_deviance([total, logarithms], of_tensor, n_cells)
 

@@ -200,6 +200,7 @@ def test_rows_are_told_by_their_labels(tmp_path):
     [
         ({3: np.ones((20, RANK))}, "fixed_modes=3 is unknown"),
         ({0: np.ones((20, 2))}, r"fixed_modes\[0\] has shape \(20, 2\)"),
+        (dict.fromkeys(("mode_0", 0), np.ones((20, RANK))), "names mode 'mode_0' twice"),
         ({0: np.ones((19, RANK))}, "has 19 rows, and the tensor 20 indices of mode_0"),
         ({0: np.full((20, RANK), np.nan)}, "NaN"),
         ({m: np.ones((n, RANK)) for m, n in enumerate(SHAPES[3])}, "leave one to be fitted"),

@@ -226,7 +226,20 @@ def test_a_model_answers_as_it_was_fitted_and_goes_on(tmp_path):
 
 
 @pytest.mark.parametrize("value", [0.0, 2.0])
-def test_known_counts_that_are_all_alike(value):
+def test_a_batch_of_counts_may_be_all_alike_and_a_first_fit_may_not(value):
     cells, _ = drawn(3)
+    batch = sparse.COO(cells.coords, np.full(cells.nnz, value), shape=cells.shape)
+    for first in (model().fit, model(warm_start=True).fit, model().partial_fit):
+        with pytest.raises(InputError, match="all that are known"):
+            first(batch)
+    fitted = model().fit(cells)
+    if not value:  # no factor would be left
+        with pytest.raises(InputError, match="all that are known"):
+            fitted.partial_fit(batch)
+        return
+    before = np.abs(fitted.predict(batch.coords.T) - value).mean()
+    assert np.isnan(fitted.partial_fit(batch).fit_)
+    assert np.abs(fitted.predict(batch.coords.T) - value).mean() < before
+    assert fitted.partial_fit(cells).fit_ == pytest.approx(fitted.score(cells), abs=1e-12)
     with pytest.raises(InputError, match="all that are known"):
-        model().fit(sparse.COO(cells.coords, np.full(cells.nnz, value), shape=cells.shape))
+        fitted.score(batch)
