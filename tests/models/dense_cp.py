@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 _LETTERS = "abcdefgh"
 
@@ -19,6 +20,16 @@ def assert_close(state, expected, tolerance):
         np.testing.assert_allclose(own, factor, rtol=0, atol=tolerance)
     np.testing.assert_allclose(state.weights, weights, rtol=tolerance)
     np.testing.assert_allclose([row["fit"] for row in state.history], fits, rtol=0, atol=tolerance)
+
+
+def assert_serial(result, tensor, expected, tolerance):
+    """A fit has the numbers of a serial one, its own score, and sent and held what was planned."""
+    assert_close(result.state_, expected, tolerance)
+    assert result.fit_ == pytest.approx(result.score(tensor), abs=tolerance)
+    report = result.comm_report_
+    assert report.matches, report
+    assert report.expected_bytes == report.measured_bytes
+    assert (report.memory <= report.expected_memory).all()
 
 
 def dense_cp(array, factors, n_iterations, ridge=0.0, fixed=()):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import sparse
 import xarray as xr
-from dense_cp import assert_close, first_factors, rows_at
+from dense_cp import assert_close, assert_serial, first_factors, rows_at
 from fit_tools import assert_same, on_threads
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,9 +89,7 @@ def case(request):
 def test_every_method_gives_the_serial_result(case, method, n_ranks):
     tensor, start, expected = case
     result = model(n_ranks, method=method, init=start).fit(tensor)
-    assert_close(result.state_, expected, 1e-9)
-    assert result.comm_report_.matches, result.comm_report_
-    assert result.fit_ == pytest.approx(result.score(tensor), abs=1e-9)
+    assert_serial(result, tensor, expected, 1e-9)
 
 
 @pytest.mark.filterwarnings("ignore::daskpart.errors.BalanceWarning")

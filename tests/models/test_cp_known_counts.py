@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sparse
-from dense_cp import assert_close, first_factors, products, whole
+from dense_cp import assert_serial, first_factors, products, whole
 from fit_tools import assert_same
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,12 +73,7 @@ def case(request):
 def test_every_method_gives_the_serial_result(case, method, n_ranks):
     tensor, start, expected = case
     result = model(n_ranks, method=method, init=start).fit(tensor)
-    assert_close(result.state_, expected, 1e-10)
-    assert result.fit_ == pytest.approx(result.score(tensor), abs=1e-10)
-    report = result.comm_report_
-    assert report.matches, report
-    assert report.expected_bytes == report.measured_bytes
-    assert (report.memory <= report.expected_memory).all()
+    assert_serial(result, tensor, expected, 1e-10)
 
 
 @pytest.mark.parametrize("method", METHODS)
