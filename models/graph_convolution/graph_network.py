@@ -279,11 +279,11 @@ class GraphNetwork(FittedNetwork):
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
         X, y, mask = map(table_in_memory, (X, y, data.get("validation_mask")))
-        if data.get("one_step"):
+        one_step = data.get("one_step", False)
+        if one_step:
             refuse_balanced(self.class_weight)
-        goes_on = data.get("one_step", False) and hasattr(self, "state_")
-        is_warm = self.warm_start and hasattr(self, "state_")
-        targets = self._targets(y, data.get("classes"), goes_on or is_warm)
+        goes_on = one_step and hasattr(self, "state_")
+        targets = self._targets(y, data.get("classes"), self._goes_on(one_step))
         share = share_held_out(self, "validation_mask", data)
         label_names, row_names = names_of_rows(y), names_of_rows(X)
         graph, n_labels = table_in_memory(data.get("graph")), len(targets.values)
