@@ -114,7 +114,8 @@ class ImplicitFactorization(Recommender):
         A frame needs no ratings: each line is one event.
     {words of transport}
     warm_start : bool, default=False
-        Begin at the factors of the last fit.
+        Begin at the factors of the last fit; users and items whose labels are new are solved first,
+        as in `partial_fit`.
     {words of checkpoints}
     random_state : int, RandomState or None, default=0
         Fixes partition and first factors.
@@ -427,6 +428,9 @@ class ImplicitFactorization(Recommender):
 
     def _going_on(self, state: ImplicitState, problem: Ratings) -> ImplicitState:
         check_components(state, self.n_components)
+        whole = joined(problem.matrix, state)
+        if continues(whole, state):
+            state, _ = grown(state, whole, self._exact_rows)
         return problem.in_order(state)
 
     def _solving(self) -> Solve:

@@ -135,8 +135,9 @@ class MatrixFactorization(Recommender):
         they must, or "graph" while another fit holds the workers. "dask" and "mpi" by name need
         a thread a rank, but go on with fewer after a lost worker.
     warm_start : bool, default=False
-        Begin at the factors of the last fit. Users and items without a rating now stay as they are,
-        as in `partial_fit`; what was seen is what they have now.
+        Begin at the factors of the last fit. Users and items whose labels are new are solved first,
+        those without a rating now stay as they are, both as in `partial_fit`; what was seen is what
+        they have now.
     {words of checkpoints}
     random_state : int, RandomState or None, default=0
         Fixes everything: partition, owners, order of ratings, first factors. A RandomState or None
@@ -440,17 +441,18 @@ class MatrixFactorization(Recommender):
             )
         if bool(self.biases) != state.settings.get("biases", bool(self.biases)):
             state = with_biases(state) if self.biases else without_biases(state)
-        if problem.in_memory and continues(problem.matrix, state):
+        whole = joined(problem.matrix, state) if problem.in_memory else None
+        if whole is not None and continues(whole, state):
             state = grown(
                 state,
-                problem.matrix,
+                whole,
                 regularization=float(self.regularization),
                 biases=bool(self.biases),
                 init_scale=float(self.init_scale),
                 random_state=self._seed(state),
                 nonnegative=bool(self.nonnegative),
                 loss=self.loss,
-                weights=problem.weights,
+                weights=None if problem.weights is None else joined(problem.weights, state),
             )
         state = problem.in_order(state)
         if self.nonnegative:

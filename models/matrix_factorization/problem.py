@@ -179,30 +179,33 @@ class Ratings(Problem):
         Raises
         ------
         InputError
-            When they are not the same users and items.
+            When they are not the same users and items; for new ones the state is to be grown first.
         """
         check_names(self.names, state)
-        if state.shape != self.shape:
-            raise InputError(
-                f"the ratings have shape {self.shape}, the model was fitted on {state.shape}; give "
-                "ratings of the same users and items"
-            )
-        for axis, given in zip(("user", "item"), self.labels, strict=True):
+        for axis, given, n in zip(("user", "item"), self.labels, self.shape, strict=True):
             known = state.labels_on(axis)
-            if known is None and given is None:
-                continue
-            if known is None or given is None:
+            name, extent = state.axis_name(axis), state.axes()[axis]
+            if (known is None) != (given is None):
                 raise InputError(
-                    f"the {state.axis_name(axis)} labels differ from those of the fit: give both "
-                    "labels, or none"
+                    f"the {name} labels differ from those of the fit: give both labels, or none"
                 )
+            if known is None or given is None:
+                if n != extent:
+                    raise InputError(
+                        f"the ratings have shape {self.shape}, the model was fitted on "
+                        f"{state.shape}; give ratings of the same users and items"
+                    )
+                continue
             if np.array_equal(known, given):
                 continue
             order = state.index_of(axis).find(given)
-            if (np.bincount(order + 1, minlength=len(known) + 1) != [0, *[1] * len(known)]).any():
+            here = np.bincount(order[order >= 0], minlength=extent)
+            if n != extent or (here != 1).any():
                 raise InputError(
-                    f"the {state.axis_name(axis)} labels differ from those of the fit: give "
-                    "ratings of the same ones, in any order"
+                    f"the {name} labels differ from those of the fit: {(here == 0).sum():,} of its "
+                    f"{extent:,} are not in these ratings, and {(order < 0).sum():,} of these are "
+                    "new. A fit that goes on trains all: give old and new ratings together, in "
+                    "memory"
                 )
             state = state.reordered(axis, order, given)
         return state

@@ -304,3 +304,22 @@ def _tables(fitted):
     if hasattr(fitted, "factors_"):
         return fitted.factors_
     return [fitted.user_factors_, fitted.item_factors_]
+
+
+@pytest.mark.parametrize("kind", [daskpart.MatrixFactorization, daskpart.ImplicitFactorization])
+def test_a_warm_fit_takes_new_users_and_items_wherever_they_stand(kind, triples):
+    """It took them where they sorted behind the others alone, and ImplicitFactorization never."""
+    frame = triples.to_frame().assign(rating=lambda table: table["rating"].abs() + 0.5)
+    frame["user"] = frame["user"].map("u{:02}".format)
+    new = frame["user"].isin(["u00", "u40"]) | (frame["item"] == 7)
+    options = {"n_ranks": 2, "max_iter": 5, "transport": "local"}
+    before = kind(4, **options).fit(frame[~new])
+    expected = kind(4, **options).fit(frame[~new])
+    expected.partial_fit(frame[new] if kind is daskpart.ImplicitFactorization else frame)
+    going_on = before.set_params(warm_start=True, max_iter=1).fit(frame)
+    for fitted in (going_on, expected):
+        assert fitted.state_.shape == (80, 50) and fitted.seen_.nnz == len(frame)
+    assert going_on.state_.user_labels.tolist() == sorted(frame["user"].unique())
+    assert np.corrcoef(going_on.predict(frame), expected.predict(frame))[0, 1] > 0.95
+    with pytest.raises(InputError, match=r"2 of its 80 are not in these ratings, and 0 of these"):
+        going_on.fit(frame[~frame["user"].isin(["u00", "u40"])])
