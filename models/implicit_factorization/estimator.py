@@ -248,13 +248,14 @@ class ImplicitFactorization(Recommender):
     ) -> Self:
         """Take in users and items that are new; or do one more iteration on X.
 
-        Where X and the fit have labels and X has users or items that the fit has not, only these
-        are solved for, exactly, in this process: new users from their events on known items, new
-        items from those of all users, new users again. Known rows stay as they are, so that X need
-        not have the old events, and new events of known users only count for new items. How far
-        the new rows are from their optimum then is in `new_rows_distance_`; for the known ones
-        to move too, fit all events with ``warm_start=True``. No iteration is done then, so
-        that nothing is held out and `validation` is refused.
+        Where X and the fit have labels and not the same users and items, X is a batch: only those
+        that the fit has not are solved for, exactly, in this process: new users from their events
+        on known items, new items from those of all users, new users again. Known rows stay as they
+        are, so that X need not have the old events, and new events of known users count for new
+        items, and as seen. How far the new rows are from their optimum then is in
+        `new_rows_distance_`; for the known ones to move too, fit all events with
+        ``warm_start=True``. No iteration is done then, so that nothing is held out and
+        `validation` is refused.
 
         Else X has the shape and the labels of the fit, and all of its events: all rows are solved
         once more, from the factors so far (or from the beginning). Parameters and errors are those
@@ -264,7 +265,7 @@ class ImplicitFactorization(Recommender):
         if getattr(self, "state_", None) is not None:
             events = self._entries(X)
             whole = joined(events, self.state_)
-            if continues(whole, self.state_):
+            if whole.shape != events.shape or continues(whole, self.state_):
                 if validation is not None:
                     raise InputError(
                         "new users and items are solved for, without an iteration to measure: "

@@ -129,3 +129,21 @@ def test_features_are_columns_that_no_list_has():
     assert (lists["item"].astype(int) % 5 == kind[lists["user"]]).mean() > 0.95
     other = fitted.recommend_new(new, n=10, exclude=features["item"].unique())
     pd.testing.assert_frame_equal(lists, other)
+
+
+def test_a_batch_without_new_users_is_seen_and_moves_nothing():
+    """The same batch with one stranger more was taken in; alone it was an error about shapes."""
+    X = counts().tocoo()
+    table = pd.DataFrame({"user": X.coords[0], "item": X.coords[1], "rating": X.data})
+    old = table[table.index % 3 > 0]
+    batch = table.drop(old.index)
+    batch = batch[batch["user"].isin(old["user"]) & batch["item"].isin(old["item"])][:20]
+    fitted, before = model().fit(old), model().fit(old)
+    fitted.partial_fit(batch)
+    for name in ("user_factors", "item_factors"):
+        np.testing.assert_array_equal(getattr(fitted.state_, name), getattr(before.state_, name))
+    assert fitted.n_iter_ == before.n_iter_ and fitted.new_rows_distance_ == 0
+    assert fitted.seen_.sum() == len(old) + len(batch)
+    user = batch["user"].iloc[0]
+    shown = fitted.recommend(user, n=40)["item"]
+    assert not shown.isin(batch["item"][batch["user"] == user]).any()
