@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from daskpart.models.metrics import evaluate_ranking
+from daskpart.models.metrics import evaluate_ranking, most_popular
 
-__all__ = ["evaluate_ranking"]
+__all__ = ["evaluate_ranking", "most_popular"]

@@ -19,6 +19,8 @@ stands first, which are the popular items in many a container.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -109,13 +111,7 @@ def evaluate_ranking(
     others = isinstance(exclude_seen, str) and exclude_seen == "others"
     if not others and not isinstance(exclude_seen, bool | np.bool_):
         raise InputError(f"exclude_seen is {exclude_seen!r}: give True, False or 'others'")
-    require_like(
-        model,
-        "model",
-        ("_fitted", "_seen"),
-        "a fitted MatrixFactorization or ImplicitFactorization",
-    )
-    state = model._fitted()
+    state = _fitted_state(model)
     if not state.is_finite():
         raise InputError("the factors hold NaN or infinity: what they rank has no meaning")
     seen = model._seen() if exclude_seen else None
@@ -127,6 +123,60 @@ def evaluate_ranking(
     means = np.sum(computed(tasks, client), axis=0) / held_out.users.size
     table = pd.DataFrame(means, columns=NAMES, index=pd.Index(lengths, name="n"))
     return table.assign(n_users=held_out.users.size)
+
+
+def most_popular(model: Any) -> Any:
+    """The baseline of a model: the items that most users had in its fit, for everybody.
+
+    Parameters
+    ----------
+    model : MatrixFactorization or ImplicitFactorization
+        Fitted. It stays as it is.
+
+    Returns
+    -------
+    popular : MatrixFactorization or ImplicitFactorization
+        With the users and items of the model and what they had in the fit. Its lists are of use
+        (`evaluate_ranking`, ``recommend``, ``recommend_all``), and no number that it predicts.
+
+    Raises
+    ------
+    InputError
+        Where the ratings of the fit are not known, as they lay on workers.
+
+    Examples
+    --------
+    >>> import daskpart
+    >>> from daskpart.metrics import evaluate_ranking, most_popular
+    >>> clicks = daskpart.datasets.power_law_ratings(200, 100, 4000, random_state=0)
+    >>> train, test = daskpart.datasets.train_test_split_ratings(clicks)
+    >>> model = daskpart.ImplicitFactorization(8, n_ranks=2, max_iter=5).fit(train)
+    >>> evaluate_ranking(most_popular(model), test).shape
+    (1, 8)
+    """
+    state, popular = _fitted_state(model), copy(model)
+    if model.seen_ is None:
+        raise InputError(
+            "the ratings of this fit lay on workers, so nobody counted what users had: fit ratings "
+            "in memory"
+        )
+    popular.state_ = replace(
+        state,
+        user_factors=np.ones((state.n_users, 1), np.float32),
+        item_factors=model.seen_.sum(axis=0).astype(np.float32)[:, None],
+        item_bias=np.zeros(state.n_items, np.float32),
+    )
+    return popular
+
+
+def _fitted_state(model: Any) -> MFState:
+    require_like(
+        model,
+        "model",
+        ("_fitted", "_seen"),
+        "a fitted MatrixFactorization or ImplicitFactorization",
+    )
+    return model._fitted()
 
 
 class HeldOut:

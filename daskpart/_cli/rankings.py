@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from copy import copy
-from dataclasses import replace
 from functools import partial
 from typing import Any
-
-import numpy as np
 
 from daskpart._floor.words import counted
 from daskpart.containers.matrix import LabelledMatrix, as_matrix
@@ -57,30 +53,18 @@ def held_out(matrix: LabelledMatrix, source: str, given: dict[str, Any]) -> Data
 
 def judged_ranking(fit: Fit, column: str) -> dict[str, float]:
     """Ranks of what was held out, and the last loss of the history."""
-    from daskpart.models.metrics import evaluate_ranking
+    from daskpart.models.metrics import evaluate_ranking, most_popular
 
     loss = {"loss": float(fit.row[column])}
     if fit.data.test is None:
         return loss
     test = fit.data.test.to_xarray()
     found = evaluate_ranking(fit.model, test, _N).iloc[0]
-    popular = evaluate_ranking(_most_popular(fit.model), test, _N).iloc[0]
+    popular = evaluate_ranking(most_popular(fit.model), test, _N).iloc[0]
     return {
         **{str(name): float(value) for name, value in found.items()},
         **loss, "n": _N, "popular_ndcg": float(popular["ndcg"]),
     }  # fmt: skip
-
-
-def _most_popular(model: Any) -> Any:
-    """The model that scores an item by how many users have it."""
-    popular, state = copy(model), model.state_
-    popular.state_ = replace(
-        state,
-        user_factors=np.ones((state.n_users, 1), np.float32),
-        item_factors=model.seen_.sum(axis=0).astype(np.float32)[:, None],
-        item_bias=np.zeros(state.n_items, np.float32),
-    )
-    return popular
 
 
 def ranking_sentences(judged: dict[str, Any], remedy: str) -> list[str]:

@@ -15,7 +15,7 @@ from daskpart.errors import InputError
 from daskpart.models import metrics
 from daskpart.models.matrix_factorization import blocks
 from daskpart.models.matrix_factorization.kernels.top_n import ranks_of_wanted
-from daskpart.models.metrics import evaluate_ranking
+from daskpart.models.metrics import evaluate_ranking, most_popular
 
 
 @pytest.fixture(scope="module")
@@ -212,3 +212,35 @@ def test_ranks_are_those_of_a_sort_however_many_scores_are_equal(n_scores, many)
         assert ranks[pointer[row] : pointer[row + 1]].tolist() == expected
         better = line[known][:, None] - line[~mine & (line > -np.inf)]
         assert in_order[row] == (better > 0).sum() + 0.5 * (better == 0).sum()
+
+
+@pytest.mark.parametrize("loss", ["squared", "bpr", None])
+def test_most_popular_are_the_items_of_most_users(fitted, loss):
+    _, train, test = fitted
+    train = train.copy(data=abs(train.data))
+    options = {"n_ranks": 1, "max_iter": 1, "transport": "local"}
+    if loss is None:
+        model = daskpart.ImplicitFactorization(4, **options).fit(train)
+    else:
+        model = daskpart.MatrixFactorization(4, loss=loss, **options).fit(train)
+    before, popular = model.state_, most_popular(model)
+    assert model.state_ is before
+    n_users = model.seen_.toarray().sum(axis=0)
+    shown = popular.recommend([*range(60)], n=5)
+    for user, table in shown.groupby("user"):
+        counts = np.where(model.seen_.toarray()[user], -1, n_users)
+        assert counts[table["item"]].tolist() == sorted(counts)[:-6:-1]
+    assert evaluate_ranking(popular, test)["hit_rate"].iloc[0] > 0
+
+
+def test_who_had_what_must_be_known_to_say_what_is_popular(fitted):
+    import dask.array
+    import sparse
+
+    _, train, _ = fitted
+    lazy = dask.array.from_array(sparse.COO(train.data), chunks=(30, 40))
+    model = daskpart.MatrixFactorization(2, n_ranks=1, max_iter=1, transport="local").fit(lazy)
+    with pytest.raises(InputError, match="fit ratings in memory"):
+        most_popular(model)
+    with pytest.raises(InputError, match="a fitted MatrixFactorization"):
+        most_popular("popular")
