@@ -88,6 +88,11 @@ def is_lazy(X: Any) -> bool:
     return hasattr(inner, "__dask_graph__") and inner.__dask_graph__() is not None
 
 
+def is_lazy_array(X: Any) -> bool:
+    """Whether X is lazy and an array: no bag, no frame, and no Dataset, whose chunks are a dict."""
+    return is_lazy(X) and isinstance(getattr(X, "chunks", None), tuple)
+
+
 def lazy_name(X: Any) -> str:
     """How Dask calls the data of a lazy array, or of a DataArray over one: other data, other name.
 

@@ -40,7 +40,7 @@ from daskpart.containers.tensor import (
     from_coordinates,
 )
 from daskpart.errors import InputError
-from daskpart.models.base.problem import is_lazy, lazy_name
+from daskpart.models.base.problem import is_lazy_array, lazy_name
 
 from .cut import NonzeroCut
 from .entries import entries_of
@@ -302,7 +302,7 @@ def problem_of(X: Any, y: Any = None, missing: Missing = "zero") -> TensorProble
         unknown size.
     """
     X = table_in_memory(X)  # which label is which index has to be known before anything is cut
-    if is_lazy(X) and hasattr(X, "chunks"):  # and no bag
+    if is_lazy_array(X):
         return LazyTensor.of(X, missing)
     tensor = entries_of(X, y, missing)
     if isinstance(X, str | os.PathLike) and tensor.n_modes < 2:

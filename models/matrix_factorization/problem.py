@@ -25,7 +25,7 @@ from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.problem import (
     Problem,
     in_memory,
-    is_lazy,
+    is_lazy_array,
     lazy_name,
     refuse_another_order,
 )
@@ -88,7 +88,7 @@ class Ratings(Problem):
         InputError
             For values that are not of the kind, and weights that do not fit.
         """
-        lazy = is_lazy(X) and isinstance(getattr(X, "chunks", None), tuple)  # no frame, and no bag
+        lazy = is_lazy_array(X)
         if lazy and sample_weight is not None:
             raise InputError("sample_weight needs ratings in memory")
         if lazy:

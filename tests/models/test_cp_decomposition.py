@@ -200,13 +200,16 @@ def test_early_stop(tensor):
     assert changes.iloc[-1] < 1e-4 <= changes.iloc[1:-1].min()
 
 
-def test_a_bag_is_no_tensor_and_no_matrix():
+@pytest.mark.parametrize("kind", ["Bag", "Dataset"])
+def test_what_is_lazy_and_no_array_is_no_tensor_and_no_matrix(kind):
     import dask.bag
 
-    bag = dask.bag.from_sequence([(0, 1, 2.0), (1, 0, 3.0)])
+    X = dask.bag.from_sequence([(0, 1, 2.0), (1, 0, 3.0)])
+    if kind == "Dataset":  # as `xarray.open_zarr` gives it
+        X = xr.Dataset({"counts": (("user", "item"), np.eye(4))}).chunk()
     for made in (model(), daskpart.MatrixFactorization(), daskpart.ImplicitFactorization()):
-        with pytest.raises(InputError, match="cannot read a Bag"):
-            made.fit(bag)
+        with pytest.raises(InputError, match=f"cannot read a {kind}"):
+            made.fit(X)
 
 
 def test_a_warm_start_trains_on_another_tensor(tensor):
