@@ -390,7 +390,9 @@ def block_entries(data: Any) -> Entries:
         raise InputError(
             f"a dense array of shape {data.shape} was given: sparse.COO.from_numpy(array) keeps "
             "what is not zero; where missing cells are NaN, cells = numpy.nonzero(~numpy.isnan("
-            "array)) and sparse.COO(cells, array[cells], shape=array.shape) keep the others"
+            "array)) and sparse.COO(cells, array[cells], shape=array.shape) keep the others; of "
+            "a DataArray xarray.DataArray.from_series(X.to_series().dropna(), sparse=True) keeps "
+            "them with their labels"
         )
     if is_a(data, "pandas", "Series") and data.index.nlevels > 1:
         raise InputError("modes in the index are not read: give X.reset_index()")

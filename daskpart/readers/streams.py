@@ -88,7 +88,10 @@ def opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         looked = "" if is_address(path) else f" (looked from {os.getcwd()})"
         raise ReadError(f"{path}: there is no such file{looked}") from None
     except IsADirectoryError:
-        raise ReadError(f"{path}: this is a folder; give the file inside it") from None
+        raise ReadError(
+            f"{path}: this is a folder; give the file inside it, or what xarray.open_zarr makes of "
+            "a folder of zarr"
+        ) from None
     except EOFError as error:
         raise ReadError(
             f"{path}: the compressed file ends early (cut short in a download or a copy?); "

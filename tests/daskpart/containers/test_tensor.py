@@ -252,3 +252,16 @@ def test_rows_of_a_dense_array_are_no_records(read):
     with pytest.raises(InputError, match=r"\[1.0, 0.5, 2.0\] would have a fraction as its"):
         read([[1.0, 0.0, 3.0], [1.0, 0.5, 2.0]])
     assert read([[1.0, 0.0, 3.5], [1, 1, 2.0]]).nnz == 2
+
+
+def test_what_the_error_says_of_missing_cells_keeps_zeros_and_labels() -> None:
+    import xarray
+
+    coords = {"site": ["b", "a"], "month": ["Jan", "Feb", "Mar"]}
+    X = xarray.DataArray([[0.0, np.nan, 2.0], [3.0, 0.0, np.nan]], coords)
+    with pytest.raises(InputError, match=r"from_series\(X.to_series\(\).dropna\(\), sparse=True"):
+        as_tensor(X)
+    data = xarray.DataArray.from_series(X.to_series().dropna(), sparse=True)
+    tensor = as_tensor(data, missing="unknown")
+    assert tensor.values.tolist() == [0, 2, 3, 0]
+    assert {dim: names.tolist() for dim, names in tensor.labels.items()} == coords
