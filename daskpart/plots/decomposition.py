@@ -26,7 +26,7 @@ _POSITIVE, _NEGATIVE = RANK_COLOURS[0], RANK_COLOURS[1]
 _ALL_IN_ORDER = 100  # numeric modes up to this length are drawn whole, in their own order
 
 
-def loadings(factor: Any, component: int, *, n: int = 10, ax: Axes | None = None) -> Axes:
+def loadings(factor: Any, component: int, *, n: int | None = 10, ax: Axes | None = None) -> Axes:
     """What one component is made of, along one mode.
 
     Parameters
@@ -35,9 +35,9 @@ def loadings(factor: Any, component: int, *, n: int = 10, ax: Axes | None = None
         One of ``CPDecomposition.factors_``; its labels name the bars.
     component : int
         From 0 to R − 1.
-    n : int, default=10
-        Bars: the indices with the largest loadings, largest first. A mode of up to 100 numbers
-        (months, hours) is drawn whole, in its own order.
+    n : int or None, default=10
+        Bars: the indices with the largest loadings, largest first. None draws the mode whole, in
+        its own order, as a mode of up to 100 numbers or dates is drawn in any case.
     ax : matplotlib Axes, optional
 
     Returns
@@ -55,11 +55,15 @@ def loadings(factor: Any, component: int, *, n: int = 10, ax: Axes | None = None
         raise InputError(f"factor has {factor.ndim} dimensions: give {wanted}")
     extent, n_components = factor.shape
     component = whole_number(component, "component", 0, n_components - 1)
-    n = whole_number(n, "n", 1)
+    whole = n is None
+    n = extent if n is None else whole_number(n, "n", 1)
     values = np.asarray(factor)[:, component].astype(np.float64)
     dim = factor.dims[0]
     labels = factor[dim].to_numpy() if dim in factor.coords else None
-    in_order = labels is not None and labels.dtype.kind in "iufM" and extent <= _ALL_IN_ORDER
+    if whole and labels is None:
+        labels = np.arange(extent)
+    in_order = labels is not None and labels.dtype.kind in "iufM"
+    in_order = in_order and (whole or extent <= _ALL_IN_ORDER)
     n_names = 0 if in_order else min(n, extent)
     ax = axes_or_new(ax, (4.2, max(3.4, 0.6 + 0.15 * n_names)))
     (name,) = shortened([dim])
@@ -69,7 +73,11 @@ def loadings(factor: Any, component: int, *, n: int = 10, ax: Axes | None = None
         ax.set_xlabel(name)
         ax.set_ylabel("loading")
     else:
-        _draw_largest(ax, values, labels, n)
+        if not whole:
+            chosen = largest(values, n)
+            chosen = chosen[values[chosen] != 0]
+            labels, values = chosen if labels is None else labels[chosen], values[chosen]
+        _draw_named(ax, values, labels)
         ax.set_xlabel("loading")
         ax.set_ylabel(name)
     quiet_frame(ax, "y" if in_order else "x")
@@ -93,12 +101,10 @@ def _draw_in_order(ax: Axes, values: Any, labels: Any) -> None:
     ax.bar(labels, values, width, color=colours, edgecolor=colours, linewidth=0.5)
 
 
-def _draw_largest(ax: Axes, values: Any, labels: Any, n: int) -> None:
-    chosen = largest(values, n)
-    chosen = chosen[values[chosen] != 0]
-    places = np.arange(len(chosen))
-    ax.barh(places, values[chosen], color=np.where(values[chosen] < 0, _NEGATIVE, _POSITIVE))
-    ax.set_yticks(places, shortened(chosen if labels is None else labels[chosen]))
+def _draw_named(ax: Axes, values: Any, labels: Any) -> None:
+    places = np.arange(len(values))
+    ax.barh(places, values, color=np.where(values < 0, _NEGATIVE, _POSITIVE))
+    ax.set_yticks(places, shortened(labels))
     ax.invert_yaxis()
     ax.tick_params(axis="y", labelsize=8, length=0)
     ax.locator_params(axis="x", nbins=5)  # small shares have long numbers

@@ -47,6 +47,18 @@ def test_the_largest_loadings_stand_first(ax):
         plots.loadings(factor([0.1]), 1, ax=ax)
 
 
+def test_a_mode_is_drawn_whole_in_its_own_order(ax):
+    """Months are texts, and stood by their loadings, without those of 0."""
+    months = np.array(["Jan", "Feb", "Mar", "Apr"])
+    plots.loadings(factor([0.1, -0.9, 0.0, 0.5], months), 0, n=None, ax=ax)
+    assert [bar.get_width() for bar in ax.patches] == [0.1, -0.9, 0.0, 0.5]
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == months.tolist()
+    assert ax.yaxis_inverted()
+    ax.clear()
+    plots.loadings(factor(np.arange(300) / 300.0), 0, n=None, ax=ax)  # by position
+    assert [bar.get_height() for bar in ax.patches] == [*np.arange(300) / 300.0]
+
+
 @pytest.mark.parametrize(
     ("labels", "days"),
     [
