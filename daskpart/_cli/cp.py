@@ -115,12 +115,16 @@ class _CP(Model):
         return {"components.csv": (_components(fit), words)}
 
     def draw(self, fit: Fit, album: Any) -> None:
-        """The fit over time, and the loadings of the heaviest components."""
+        """The fit, what was held out beside it, and the loadings of the heaviest components."""
         from daskpart import plots
 
-        words = "The fit over iterations, and over the time spent in them."
-        album.draw_training(plots.fit_history, fit.model.history_, "The fit rising", words)
-        factors = fit.model.factors_
+        history, factors = fit.model.history_, fit.model.factors_
+        measure = next((name for name in _HELD_OUT if name in history), None)
+        if measure is None:
+            words = "The fit over iterations, and over the time spent in them."
+            album.draw_training(plots.fit_history, history, "The fit rising", words)
+        else:
+            album.draw_held_out(plots.fit_history, history, measure, measure.replace("_", " "))
         for component in _order(fit)[:_DRAWN]:
             album.draw(
                 f"component_{component}",

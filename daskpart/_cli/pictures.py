@@ -151,14 +151,25 @@ class Album:
         self, chart: Callable[..., Any], history: Any, what: str, caption: str
     ) -> None:
         """How training went: a chart of `daskpart.plots` over steps, and over seconds."""
-        self.draw(
-            "training",
-            (9.4, 3.5),
-            partial(chart, history),
-            partial(chart, history, "seconds"),
-            alt=f"{what} over steps and over seconds",
-            caption=caption,
-        )
+        self._draw_training(
+            partial(chart, history), partial(chart, history, "seconds"),
+            f"{what} over steps and over seconds", caption,
+        )  # fmt: skip
+
+    def draw_held_out(
+        self, chart: Callable[..., Any], history: Any, measure: str, words: str
+    ) -> None:
+        """The same over steps, and what was measured on held-out data (`words`) beside it."""
+        from daskpart import plots
+
+        self._draw_training(
+            partial(chart, history), partial(plots.learning_curve, history, measure, words=words),
+            f"Training, and {words}, over steps",
+            f"Training over steps, and beside it {words}, of what was held out.",
+        )  # fmt: skip
+
+    def _draw_training(self, left: Any, right: Any, alt: str, caption: str) -> None:
+        self.draw("training", (9.4, 3.5), left, right, alt=alt, caption=caption)
 
     @property
     def files(self) -> list[tuple[Path, str]]:

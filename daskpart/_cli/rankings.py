@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from daskpart._floor.words import counted
@@ -100,15 +99,7 @@ def draw_losses(fit: Fit, album: Any) -> None:
         words = f"The loss an event over {fit.step}s, and over the time spent in them."
         album.draw_training(chart, history, "The loss falling", words)
         return
-    words = f"NDCG at {_N}, validation"
-    album.draw(
-        "training",
-        (9.4, 3.5),
-        partial(chart, history),
-        partial(plots.learning_curve, history, "validation_ndcg", words=words),
-        alt=f"The loss, and NDCG of held-out events, over {fit.step}s",
-        caption=f"The loss an event, and the NDCG of events that were held out, over {fit.step}s.",
-    )
+    album.draw_held_out(chart, history, "validation_ndcg", f"NDCG at {_N}, validation")
 
 
 def first_label(labels: Any) -> str:

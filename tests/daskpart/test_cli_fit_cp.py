@@ -342,13 +342,15 @@ def test_counts_of_which_some_are_known(tmp_path, capsys, run_cli):
     lines = [f"{i} {j} {k} {n}\n" for (i, j, k), n in zip(cells, counts, strict=True)]
     path.write_text("".join(lines))
     known = ("--loss", "poisson", "--missing", "unknown", "--validation-fraction", 0.2)
-    assert run_cli("fit", "cp", path, *SMALL, *known, "--no-plots", "--out", out) == 0
+    assert run_cli("fit", "cp", path, *SMALL, *known, "--out", out) == 0
     told = capsys.readouterr().out
     assert "over the stored entries" in told and "share of the Poisson deviance" in told
     assert "half of the mean Poisson deviance" in told
     model = daskpart.CPDecomposition.load(out / "model")
     assert metrics_of(out)["validation_loss"] == model.history_["validation_loss"].iloc[-1]
-    assert "over the stored entries that is explained" in (out / "report.html").read_text()
+    page = (out / "report.html").read_text()
+    assert "over the stored entries that is explained" in page
+    assert "Training, and validation loss, over steps" in page  # it was the fit alone, twice
 
 
 def test_resume_gives_the_bits_of_an_unbroken_fit(tensor_file, tmp_path, run_cli):
