@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from daskpart.errors import InputError, ReadError
-from daskpart.models.graph_convolution.vertex_names import in_order, rows_by_name
+from daskpart.models.graph_convolution.vertex_names import in_order, rows_by_name, with_isolated
 from daskpart.readers import detection, read
 from daskpart.readers.contents import sparse_inside
 from daskpart.readers.example_tables import is_table
@@ -101,7 +101,7 @@ class _GCN(Model):
         n_features = "no" if X is None else f"{X.shape[1]:,}"
         validate = f"{validation.sum():,} to validate, " if validation.any() else ""
         words = (
-            f"{source}: a graph of {graph.shape[0]:,} vertices, {n_features} features, "
+            f"{source}: a graph of {len(y):,} vertices, {n_features} features, "
             f"{train.sum():,} labelled vertices to train on, {validate}{test.sum():,} to judge by"
         )
         more = {"validation_mask": validation} if validation.any() else {}
@@ -218,7 +218,7 @@ def _read(
                      else np.arange(graph.shape[0]))  # fmt: skip
     features = beside["features"].data if "features" in beside else None
     if given["features"] is not None:
-        features = _features(given["features"], names)
+        features, names = _features(given["features"], names, hasattr(graph, "dims"))
     if given["labels"] is None:
         y = pd.Series(beside["label"].data, index=names)
     else:
@@ -306,11 +306,11 @@ def _is_header(cells: list[str], others: list[str], mark: str | None, vertices: 
     return cells[-1] not in classes  # neither a vertex nor a class
 
 
-def _features(path: str, vertices: pd.Index) -> Any:
-    """A row a vertex, in their order."""
+def _features(path: str, vertices: pd.Index, may_add: bool) -> tuple[Any, pd.Index]:
+    """A row a vertex, in their order; the vertices, and behind them those that have no edge."""
     if not is_table(path):
         _refuse_names(path, vertices, "a table (.csv, .parquet) whose first column names them")
-        return _rows(path)
+        return _rows(path), vertices
     table = read_table(path)
     if str(table.index.name).lower() in _VERTEX_NAMES or table.index.dtype.kind not in "iufb":
         table = table.reset_index()  # the index of a DataFrame that was written to Parquet
@@ -318,9 +318,12 @@ def _features(path: str, vertices: pd.Index) -> Any:
     is_name = str(first).lower() in _VERTEX_NAMES or table[first].dtype.kind not in "iufb"
     if not is_name:
         _refuse_names(path, vertices, "a first column that names them")
-        return table
-    order = in_order(vertices.to_numpy(), _names(table.pop(first), vertices), f"{path}: features")
-    return (table if order is None else table.iloc[order]).set_axis(vertices)
+        return table, vertices
+    names = _names(table.pop(first), vertices)
+    if may_add:
+        vertices = pd.Index(with_isolated(vertices.to_numpy(), names))
+    order = in_order(vertices.to_numpy(), names, f"{path}: features")
+    return (table if order is None else table.iloc[order]).set_axis(vertices), vertices
 
 
 def _rows(path: str) -> Any:

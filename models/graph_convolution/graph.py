@@ -30,7 +30,7 @@ from daskpart.models.base.problem import scipy_rows
 from daskpart.readers.dialect import EDGES, choose_columns
 
 from .operators import narrow
-from .vertex_names import are_numbers, in_order, is_default, names_of_rows
+from .vertex_names import are_numbers, in_order, is_default, names_of_rows, with_isolated
 
 _ACCEPTED = (
     "a square scipy.sparse matrix, a sparse.COO, a Dask array of sparse chunks, an "
@@ -81,7 +81,8 @@ def read_graph(
     Returns
     -------
     Graph
-        Its vertices have the names of the container. One that numbers them has them in the order of
+        Its vertices have the names of the container, and behind them are those that only rows of
+        features name, which have no edge. One that numbers them has them in the order of
         their numbers; they get the names of the rows of features, or else of labels, one each in
         that order. Names that are such numbers, too, say which is which: those of features where
         edges or nodes are numbers, not beside a matrix, whose rows are those of the features.
@@ -107,6 +108,9 @@ def read_graph(
             own = None
         return Graph(scipy.sparse.csr_array((n_vertices, n_vertices)), own)
     rows, columns, weights, n, own_names = _edges(graph, n_vertices, names, labelled)
+    if own_names is not None and names is not None and not isinstance(graph, Graph):
+        own_names = with_isolated(own_names, names)  # of a fit no vertex is added
+        n = len(own_names)
     if n_vertices is not None and n != n_vertices:
         if names is not None:
             in_order(own_names, names, "features")  # says which is missing, or none of these

@@ -1,7 +1,7 @@
 """Vertices by their names: what a user gives for some of them, brought into the order of the graph.
 
     graph      vertices  b, c, a          the order that all else is brought into
-    X          rows      a, b, c   ──▶    in_order: each must be there
+    X          rows      a, b, c   ──▶    in_order: each must be there; others have no edge
     y          labels    c, a      ──▶    by_vertex: the others are unlabelled
     mask       names or booleans   ──▶    mask_of
 
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from daskpart._floor.checks import as_array
 from daskpart.containers.coordinates import as_labels, is_a
 from daskpart.errors import InputError
-from daskpart.models.base.labels import LabelIndex
+from daskpart.models.base.labels import LabelIndex, more_labels
 
 from .targets import Targets
 
@@ -88,6 +88,19 @@ def in_order(names: NDArray[Any] | None, given: NDArray[Any] | None, what: str) 
             f"{first!r}: give a row for each"
         )
     return order
+
+
+def with_isolated(own: NDArray[Any], names: NDArray[Any]) -> NDArray[Any]:
+    """Vertices of a graph, behind them those that rows of features name and no edge.
+
+    None are added where a vertex has no row: then the names are others, or a row is missing.
+    """
+    if len(names) <= len(own):
+        return own
+    found = LabelIndex(own, len(own), "vertex").find(names)
+    if np.unique(found[found >= 0]).size < len(own):
+        return own
+    return more_labels(own, names[found < 0], "vertex")
 
 
 def rows_by_name(names: NDArray[Any] | None, given: NDArray[Any] | None, what: str) -> Any:

@@ -253,6 +253,20 @@ def test_tables_are_matched_by_name(named, tmp_path, capsys, run_cli):
     assert len((out / "labels.csv").read_text().splitlines()) == 31
 
 
+def test_who_has_features_and_no_edge_is_a_vertex(named, tmp_path, capsys, run_cli):
+    """It was refused, while a table of edges in Python takes it."""
+    with (named / "features.csv").open("a") as lines:
+        lines.write("alone,1,1\n")
+    with (named / "labels.csv").open("a") as lines:
+        lines.write("alone,high end\n")
+    given = ("--features", named / "features.csv", "--labels", named / "labels.csv")
+    more = ("--test-fraction", 0.0, "--max-iter", 60, "--ranks", 2, "--no-plots")
+    out = tmp_path / "out"
+    assert run_cli("fit", "gcn", named / "edges.csv", *given, *more, "--out", out) == 0
+    assert "a graph of 31 vertices, 2 features, 26 labelled vertices" in capsys.readouterr().out
+    assert "alone,high end" in (out / "labels.csv").read_text()
+
+
 def test_truth_values_of_csv_are_features(named, tmp_path, run_cli):
     given = ("--features", named / "features.csv", "--labels", named / "labels.csv")
     more = ("--test-fraction", 0.0, "--max-iter", 3, "--ranks", 2, "--no-plots")

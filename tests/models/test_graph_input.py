@@ -19,6 +19,7 @@ from test_graph_convolution import N, features, graph, labels, model, weights_of
 from test_labels import looked_up
 from test_samples_containers import in_pieces
 
+import daskpart
 from daskpart import GCNClassifier, LogisticRegression, MLPClassifier
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.graph_convolution.graph import read_graph
@@ -222,6 +223,35 @@ def test_a_row_that_is_missing_or_strange_is_named():
     edges = networkx.to_pandas_edgelist(given)
     with pytest.raises(InputError, match=r"edges name 'a', .*; vertices without a row: 1[.]"):
         model().fit(table.reindex(["c", "b"]), [0, 1], graph=edges)
+
+
+@pytest.mark.parametrize("kind", ["read", "networkx", "table"])
+@pytest.mark.parametrize("as_numbers", [False, True])
+def test_rows_without_an_edge_are_vertices_of_every_graph_of_names(kind, as_numbers, tmp_path):
+    """They were of a table of edges alone, and not of what `daskpart.read` makes of the same."""
+    names = np.arange(7) + 10 if as_numbers else np.array([*"abcdefg"], object)
+    edges = pd.DataFrame({"source": names[:5], "target": np.roll(names[:5], -1)})
+    edges.to_csv(tmp_path / "edges.csv", index=False)
+    graphs = {
+        "read": daskpart.read(tmp_path / "edges.csv"),
+        "networkx": networkx.from_pandas_edgelist(edges, create_using=networkx.DiGraph),
+        "table": edges,
+    }
+    X = pd.DataFrame(np.random.default_rng(0).random((7, 3)), index=names).sample(
+        frac=1, random_state=1
+    )
+    y = pd.Series(["x", "y"] * 3 + ["x"], index=names)
+    fitted = model(random_state=0).fit(X, y, graph=graphs[kind])
+    assert set(fitted.vertex_names_) == set(names)
+    assert fitted.predict(X).index.tolist() == X.index.tolist()
+    coefs = model().fit(X, y, graph=edges).coefs_
+    fitted.set_coefs(coefs, classes=["x", "y"])
+    expected = model().set_coefs(coefs, classes=["x", "y"]).predict_proba(X, graph=edges)
+    found = fitted.predict_proba(X, graph=graphs[kind])
+    np.testing.assert_allclose(found.loc[expected.index], expected, rtol=1e-5)
+    more = pd.concat([X, X[:1].set_axis([99 if as_numbers else "new"])])
+    with pytest.raises(InputError):  # a graph of a fit gets no vertex
+        model().fit(X, y, graph=graphs[kind]).predict(more)
 
 
 def test_frames_of_other_libraries_than_pandas():
