@@ -45,6 +45,16 @@ def most_frequent(judgement: dict[str, Any]) -> float:
     return float(counts.sum(axis=1).max() / judgement["n_test"])
 
 
+def no_better(judgement: dict[str, Any]) -> list[str]:
+    """What to change, as a line, where the most frequent class alone is right as often."""
+    if judgement["test_accuracy"] > most_frequent(judgement):
+        return []
+    return [
+        "the model does no better than that: more --max-iter, a larger --patience, or another "
+        "first rate may help"
+    ]
+
+
 def draw_learning(history: pd.DataFrame, album: Any, how: str) -> None:
     """The picture ``training``: loss and accuracy over epochs; `how` says how they are measured."""
     from daskpart import plots

@@ -18,7 +18,7 @@ from daskpart.readers.contents import sparse_inside
 from daskpart.readers.example_tables import is_table
 from daskpart.readers.streams import location, only_names_separator, unpacked
 
-from .classes import draw_confusion, draw_learning, judged, most_frequent
+from .classes import draw_confusion, draw_learning, judged, most_frequent, no_better
 from .inputs import BUILT_IN, GRAPHS, load_graph
 from .model import Data, Fit, Model
 from .options import SHARE, format_of, number, refuse
@@ -121,8 +121,8 @@ class _GCN(Model):
             return []
         share, n = fit.judgement["test_accuracy"], fit.judgement["n_test"]
         often = most_frequent(fit.judgement)
-        return [f"{share:.1%} of {n:,} hidden labels are right; the most frequent class makes up "
-                f"{often:.1%}"]  # fmt: skip
+        line = f"{share:.1%} of {n:,} hidden labels are right; the most frequent class makes up "
+        return [f"{line}{often:.1%}", *no_better(fit.judgement)]
 
     def tables(self, fit: Fit) -> dict[str, tuple[pd.DataFrame, str]]:
         """The class of every vertex, and its embedding."""

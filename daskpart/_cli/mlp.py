@@ -9,7 +9,7 @@ import pandas as pd
 
 from daskpart.models.base.reports import bytes_words
 
-from .classes import draw_confusion, draw_learning, judged, most_frequent
+from .classes import draw_confusion, draw_learning, judged, most_frequent, no_better
 from .linear import SampleModel
 from .model import Fit
 from .options import refuse
@@ -70,6 +70,7 @@ class _MLP(SampleModel):
                 f"accuracy {found['test_accuracy']:.4f} on {found['n_test']:,} held-out samples; "
                 f"the most frequent class makes up {most_frequent(found):.1%}"
             )
+            lines += no_better(found)
         lines.append(
             f"the sum of the gradients of a step has entries for {found['density']:.2%} of all "
             f"{found['n_weights']:,} weights; all ranks send "

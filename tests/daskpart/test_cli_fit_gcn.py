@@ -267,6 +267,15 @@ def test_who_has_features_and_no_edge_is_a_vertex(named, tmp_path, capsys, run_c
     assert "alone,high end" in (out / "labels.csv").read_text()
 
 
+@pytest.mark.parametrize(("rate", "useless"), [(1e-9, True), (0.05, False)])
+def test_a_model_that_is_of_no_use_is_told_of(named, tmp_path, capsys, run_cli, rate, useless):
+    """One that was stopped too early was right less often than the most frequent class, quietly."""
+    given = ("--features", named / "features.csv", "--labels", named / "labels.csv", "--ranks", 1)
+    more = ("--max-iter", 60, "--initial-learning-rate", rate, "--no-plots", "--dropout", 0)
+    assert run_cli("fit", "gcn", named / "edges.csv", *given, *more, "--out", tmp_path / "o") == 0
+    assert ("does no better than that" in capsys.readouterr().out) is useless
+
+
 def test_truth_values_of_csv_are_features(named, tmp_path, run_cli):
     given = ("--features", named / "features.csv", "--labels", named / "labels.csv")
     more = ("--test-fraction", 0.0, "--max-iter", 3, "--ranks", 2, "--no-plots")
