@@ -277,7 +277,8 @@ def user_folds(
     if is_table(X):
         raise InputError(
             "X is a DataFrame, which holds a rating a line: give a row a user, such as "
-            "daskpart.containers.as_matrix(X).to_scipy()"
+            "daskpart.containers.as_matrix(X).to_scipy(); or take lines of whole users, by "
+            "scikit-learn's GroupKFold(shuffle=True).split(X, groups=X['user'])"
         )
     if n_folds > n_users:
         raise InputError(f"n_folds={n_folds}; give 2 to {n_users}, the number of users")
