@@ -366,7 +366,8 @@ def in_words(data: Cuttable, source: str) -> str:
             f"{extent:,}" if dim == f"mode_{place}" else f"{extent:,} {dim}"
             for place, (extent, dim) in enumerate(zip(data.shape, data.dims, strict=True))
         )
-        return f"{source}: {counted(data.nnz, 'nonzero')} in a tensor of {extents}"
+        stored = "nonzero" if data.values.all() else "entry"  # of unknown cells zeros are known
+        return f"{source}: {counted(data.nnz, stored)} in a tensor of {extents}"
     rows, columns = data.shape
     density = data.nnz / (rows * columns)
     return (
