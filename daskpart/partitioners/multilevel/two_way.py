@@ -33,7 +33,7 @@ from .level import Level
 
 PASSES = 6  # refinement passes on a level, at most
 FEWEST_MOVES = 500  # without a better cut after which a pass ends, or n / 20
-FEWER_MOVES = 100  # the same of several weights, where a pass seldom runs out of moves
+FEWER_MOVES = 25  # the same of several weights, where a pass seldom runs out of moves
 SLACK = 20  # of several weights each may exceed its limit by a 20th of it during a pass
 
 
