@@ -2,7 +2,7 @@
 
     heap ── two_way ── bipartition ────────────┐
     level ── compressed ── coarsen, community ─┼── direct ── MultilevelEngine
-     k_way ── gain_table ── fm ── refinement ──┴── v_cycle
+     k_way ── gain_table ── fm ── refinement ──┴── v_cycle ── exchange
 
 Deterministic (one seed, one result), single-threaded, the GIL is released in every kernel.
 Karypis et al. 1999 and Çatalyürek and Aykanat 1999 are the method; Schlag et al. 2016 and

@@ -23,6 +23,7 @@ from daskpart.errors import InputError
 from daskpart.partitioners.balance import columns, is_free
 
 from .compressed import level_of
+from .exchange import exchanged
 from .fm import rebalance
 from .k_way import k_way_state
 from .level import connectivities, with_transpose
@@ -41,7 +42,8 @@ def rebalanced(
 ) -> np.ndarray:
     """Move vertices out of parts heavier than `most`, at the least connectivity - 1, if any.
 
-    Recursion leaves such parts where a vertex weighs a good part of one. `most` is a number, or one
+    Recursion leaves such parts where a vertex weighs a good part of one. Where moves do not reach
+    the bounds, vertices are exchanged whatever that costs (`exchange`). `most` is a number, or one
     for each weight.
     """
     weights = sums_by_key(assignment, columns(hypergraph), n_parts)
@@ -50,8 +52,10 @@ def rebalanced(
     held = ~is_free(fixed, assignment.size)
     level = with_transpose(level_of(hypergraph))
     parts = k_way_state(level, np.array(assignment, np.int32), n_parts, held, 0)
-    rebalance(level, parts, np.full(weights.shape, most, np.int64))
-    return parts.part.astype(np.int32)
+    limits = np.full(weights.shape, most, np.int64)
+    rebalance(level, parts, limits)
+    found = parts.part.astype(np.int32)
+    return exchanged(found, columns(hypergraph), n_parts, limits[0], ~held)
 
 
 def v_cycle(
