@@ -120,13 +120,13 @@ def _model() -> click.Option:
     return _o.choice("--model", _MODELS, "auto", "What becomes a vertex, and what a net.")
 
 
-def _cutting() -> list[click.Option]:
-    balance = "Share of the mean by which a part may be too heavy."
+def _cutting(shares: click.ParamType = _AT_LEAST_0, more: str = "") -> list[click.Option]:
+    balance = f"Share of the mean by which a part may be too heavy{more}."
     return [
         _model(),
         _o.choice("--method", _METHODS, "auto", "How to cut; auto fits the objective."),
         _o.choice("--objective", _OBJECTIVES, "connectivity", "What the cut makes small."),
-        _o.number("--epsilon", 0.03, balance, _AT_LEAST_0),
+        _o.number("--epsilon", 0.03, balance, shares),
         _o.number("--random-state", 0, "Fixes everything drawn at random.", _o.SEED),
         _input(),
     ]
@@ -178,7 +178,7 @@ def predict_command(**options: Any) -> None:
 @click.argument("data")
 @_o.options(
     _o.number("--parts", 8, "Number of parts.", _o.COUNT),
-    *_cutting(),
+    *_cutting(_o.SHARES, "; with --further-weights also one for each weight, the model's first"),
     _o.number("--rho", 2.0, "Exponent of the power objective.", click.FloatRange(min=1)),
     _o.file("--further-weights", "Whole numbers, a line for each vertex: each column is shared "
             "evenly, too."),

@@ -92,6 +92,18 @@ class CountOrShare(click.ParamType):
         return share if 0 < share < 1 else COUNT.convert(value, param, ctx)
 
 
+class Several(click.FloatRange):
+    """A number, or several with commas between them."""
+
+    letters = "X[,X…]"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The number, or a list of them."""
+        given: list[Any] = value.split(",") if isinstance(value, str) else [value]
+        numbers = [super(Several, self).convert(each, param, ctx) for each in given]
+        return numbers if len(numbers) > 1 else numbers[0]
+
+
 class Widths(Count):
     """A width of some; 0 alone: none of them."""
 
@@ -191,6 +203,7 @@ HELD_OUT = (
     "may give them."
 )
 SEED = Count(min=0)
+SHARES = Several(min=0)
 
 
 def format_of(formats: Sequence[str]) -> click.Option:
@@ -232,7 +245,7 @@ def choice(name: str, values: tuple[str, ...], default: str | None, words: str) 
 
 
 def _option(names: Sequence[str], default: Any, words: str, kind: Any, **more: Any) -> click.Option:
-    letters = "X" if isinstance(kind, click.FloatRange) else getattr(kind, "letters", None)
+    letters = getattr(kind, "letters", "X" if isinstance(kind, click.FloatRange) else None)
     return click.Option(names, type=kind, default=default, show_default=default is not None,
                         metavar=letters, help=words, **more)  # fmt: skip
 

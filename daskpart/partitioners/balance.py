@@ -68,29 +68,31 @@ def stacked(weights: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     return np.column_stack([scaled.sum(axis=1), scaled])
 
 
-def most_of_each(weights: NDArray, n_parts: int, epsilon: float) -> NDArray[np.int64]:
+def most_of_each(weights: NDArray, n_parts: int, epsilon: float | list[float]) -> NDArray[np.int64]:
     """What a part may weigh in each column of `columns`; the sum of several may be anything."""
     totals = [int(total) for total in weights.sum(axis=0, dtype=np.int64)]
+    shares = np.broadcast_to(epsilon, max(len(totals) - 1, 1)).tolist()
     if len(totals) == 1:
-        return np.array([heaviest_allowed(totals[0], n_parts, epsilon)], np.int64)
+        return np.array([heaviest_allowed(totals[0], n_parts, shares[0])], np.int64)
     units = [max(int(unit), 1) for unit in np.gcd.reduce(weights[:, 1:], axis=0)]
     most = [
-        min(heaviest_allowed(total // unit, n_parts, epsilon) * unit, max(total, BOUNDLESS))
-        for total, unit in zip(totals[1:], units, strict=True)
+        min(heaviest_allowed(total // unit, n_parts, share) * unit, max(total, BOUNDLESS))
+        for total, unit, share in zip(totals[1:], units, shares, strict=True)
     ]
     return np.array([totals[0], *most], np.int64)
 
 
 def bounds_of_moves(
-    hypergraph: Hypergraph, n_parts: int, epsilon: float
+    hypergraph: Hypergraph, n_parts: int, epsilon: float | list[float]
 ) -> tuple[int, NDArray[np.int64]]:
     """The least and the most that a part may weigh while vertices move; none becomes empty.
 
-    The most is one for each column of `columns`, the least is of the first.
+    The most is one for each column of `columns`, the least is of the first: of several weights the
+    sum, which may be as light as the largest ε allows.
     """
     weights = columns(hypergraph)
     total = int(weights[:, 0].sum())
-    least = max(1, math.floor((1 - epsilon) * total / n_parts))
+    least = max(1, math.floor((1 - float(np.max(epsilon))) * total / n_parts))
     return least, most_of_each(weights, n_parts, epsilon)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -9,6 +11,7 @@ from daskpart._floor.checks import (
     amounts,
     as_array,
     finite_number,
+    several,
     whole_number,
     whole_numbers,
 )
@@ -53,6 +56,23 @@ def check_prices(hypergraph: Hypergraph, objective: Objective, n_parts: int) -> 
 def checked_epsilon(epsilon: float) -> float:
     """A finite ε of at least 0, with which weights still fit in 64 bits."""
     return finite_number(epsilon, "epsilon", most=LARGEST_EPSILON)
+
+
+def checked_epsilons(epsilon: float | Sequence[float]) -> float | list[float]:
+    """One ε for all weights of a vertex, or a list with one for each."""
+    if isinstance(epsilon, str) or not isinstance(epsilon, Sequence | np.ndarray):
+        return checked_epsilon(epsilon)
+    return [checked_epsilon(each) for each in several(epsilon, "epsilon", "a number, or several")]
+
+
+def check_epsilon_of_each(epsilon: float | list[float], n_weights: int) -> None:
+    """Refuse a list that has not one ε for each weight."""
+    if isinstance(epsilon, list) and len(epsilon) != n_weights:
+        raise InputError(
+            f"epsilon has {len(epsilon)} numbers, but a vertex has {n_weights} "
+            f"{'weight' if n_weights == 1 else 'weights'}: give one number for all, or one for the "
+            "weight of the model and then one for each of further_weights"
+        )
 
 
 def checked_fixed(fixed: ArrayLike, n_vertices: int, n_parts: int) -> NDArray[np.int32]:

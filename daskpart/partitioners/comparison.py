@@ -124,7 +124,7 @@ def compare_partitions(
     metrics: str | Sequence[str] = _DEFAULT_METRICS,
     *,
     model: str = "auto",
-    epsilon: float = 0.03,
+    epsilon: float | Sequence[float] = 0.03,
     random_state: int = 0,
     rho: float = 2,
     owners: Any = "auto",
@@ -255,7 +255,8 @@ def _cut_few(ways: Mapping[str, Any]) -> None:
     few = Hypergraph.from_nets([0, 4, 8, 12, 14], [*range(12), 3, 4], 12)
     for how in ways.values():
         if not isinstance(how, Partition):
-            of_few = {"fixed": np.full(12, -1), "further_weights": np.ones(12)}
+            columns = np.shape(how.get("further_weights"))[1:]
+            of_few = {"fixed": np.full(12, -1), "further_weights": np.ones((12, *columns))}
             asked = {name: each for name, each in of_few.items() if how.get(name) is not None}
             _cut(few, 2, {**how, **asked}, {})
 

@@ -50,6 +50,7 @@ class Task:
     engine : Engine
         What bipartitions.
     epsilon : float
+        With further weights a list, of one for each weight.
     random_state : int
     fixed : int32[n_vertices] or None
         The part of each fixed vertex, -1 for a free one.

@@ -5,6 +5,7 @@ data ──model──▶ Hypergraph ──method, objective, engine──▶ Pa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +21,9 @@ from daskpart.partitions import Partition
 
 from .balance import heaviest_allowed, stacked, warn_if_too_heavy, with_weights
 from .checks import (
+    check_epsilon_of_each,
     check_prices,
-    checked_epsilon,
+    checked_epsilons,
     checked_fixed,
     checked_further_weights,
     checked_n_parts,
@@ -41,7 +43,7 @@ def partition(
     method: str = "auto",
     model: str = "auto",
     engine: str | Engine = "multilevel",
-    epsilon: float = 0.03,
+    epsilon: float | Sequence[float] = 0.03,
     random_state: int = 0,
     rho: float = 2,
     fixed: ArrayLike | None = None,
@@ -76,9 +78,10 @@ def partition(
         for order 3 and more, else "column-net". Not used where `data` is a hypergraph or a model.
     engine : "multilevel", "mtkahypar", or an Engine, default="multilevel"
         What bipartitions (see `daskpart.partitioners.engine`).
-    epsilon : float, default=0.03
-        No part should weigh more than (1 + epsilon) × the mean, in each weight. Where no vertex
-        weighs anything, their number is balanced.
+    epsilon : float, or a sequence of them, default=0.03
+        No part should weigh more than (1 + epsilon) × the mean, in each weight; or one for the
+        weight of the model, and then one for each of `further_weights`. Where no vertex weighs
+        anything, their number is balanced.
     random_state : int, default=0
         Same number, same partition.
     rho : float, default=2
@@ -139,7 +142,7 @@ def partition(
     """
     started = working_clock()
     goal = objective_named(objective, rho)
-    epsilon, random_state = checked_epsilon(epsilon), checked_seed(random_state)
+    epsilon, random_state = checked_epsilons(epsilon), checked_seed(random_state)
     engine = get_engine(engine)
     method = _chosen_method(method, goal, fixed is not None, further_weights is not None)
     if further_weights is not None:
@@ -166,15 +169,18 @@ def partition(
     if further_weights is not None:
         weights += checked_further_weights(further_weights, counted.vertex_weights)
         counted = replace(counted, vertex_weights=stacked(weights))
-    task = Task(counted, n_parts, goal, engine, epsilon, random_state, wanted, polish, info)
+    check_epsilon_of_each(epsilon, len(weights))
+    epsilons = np.broadcast_to(epsilon, len(weights)).tolist()
+    asked = epsilons if further_weights is not None else epsilons[0]
+    task = Task(counted, n_parts, goal, engine, asked, random_state, wanted, polish, info)
     with quiet_about_balance():  # engines warn of every piece; the whole is stated once below
         assignment = _found(task, METHODS[method], even)
     info["seconds"] = working_clock() - started
     result = Partition(assignment, n_parts, hypergraph.vertex_weights, info)
     first, *further = (replace(result, weights=each) for each in weights)
-    warn_if_too_heavy(first, epsilon, searched=METHODS[method].searches)
-    for place, each in enumerate(further):
-        warn_if_too_heavy(each, epsilon, searched=True, what=f" of further weight {place}")
+    warn_if_too_heavy(first, epsilons[0], searched=METHODS[method].searches)
+    for place, (each, share) in enumerate(zip(further, epsilons[1:], strict=True)):
+        warn_if_too_heavy(each, share, searched=True, what=f" of further weight {place}")
     if further:
         info["further_imbalances"] = [each.imbalance for each in further]
     return result

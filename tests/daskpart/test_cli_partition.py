@@ -449,6 +449,9 @@ def test_further_weights_come_from_a_file(graph_file, tmp_path, capsys, run_cli)
     assert "imbalance of further weight 1" in (tmp_path / "out" / "report.html").read_text()
     words = "Of further weight 0 the heaviest part has 0.0% more than the mean."
     assert words in capsys.readouterr().out
+    assert run_cli("partition", graph_file, *given, "--epsilon", "0.03,0.1,0") == 0
+    saved = daskpart.Partition.load(tmp_path / "out" / "partition.npz")
+    assert saved.info["epsilon"] == [0.03, 0.1, 0]
     parts = daskpart.Partition.load(tmp_path / "out" / "partition.npz").assignment
     assert np.bincount(parts[labelled]).tolist() == [4, 4, 4]
     assert np.bincount(parts).max() <= 14
@@ -459,6 +462,8 @@ def test_further_weights_come_from_a_file(graph_file, tmp_path, capsys, run_cli)
     [
         ("1 1\n1\n", (), "weights.txt, line 2: 1 weight, but 2 in the first line"),
         ("1 -1\n", (), "weights.txt, line 1: expected a whole number from 0"),
+        ("1\n" * 40, ("--epsilon", "0.1,0.1,0.1"), "epsilon has 3 numbers, but a vertex has 2"),
+        ("1\n" * 40, ("--epsilon", "0.1,-1"), "-1.0 is not in the range x>=0"),
         ("1\n" * 39, (), "39 further weights were given, 40 are needed"),
         ("0\n" * 40, (), "further weight 0 is 0 for every vertex"),
         ("1\n" * 40, ("--method", "recursive"), "--further-weights need --method direct, not"),

@@ -174,6 +174,15 @@ def test_a_plan_names_weights_without_their_numbers():
     assert np.bincount(plan.partition.assignment[labelled]).tolist() == [2, 2, 2, 2]
 
 
+def test_a_model_may_ask_for_an_epsilon_for_each_weight():
+    matrix, labelled = scipy.sparse.random(40, 50, 0.2, random_state=0), np.arange(40) < 10
+    cut = {"further_weights": labelled, "epsilon": (0.1, 1.0)}
+    plan = daskpart.MatrixFactorization(n_ranks=4, partitioner=cut).plan(matrix)
+    assert plan.partition.info["epsilon"] == [0.1, 1.0]
+    assert plan.partition.imbalance <= 0.1
+    assert np.bincount(plan.partition.assignment[labelled]).max() <= 5
+
+
 def test_a_tensor_of_fewer_groups_than_ranks_is_cut_in_blocks():
     """It was refused in words of a cut that nobody had asked for."""
     tensor = sparse.random((2, 3, 2), nnz=12, random_state=0)

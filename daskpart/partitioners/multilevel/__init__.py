@@ -17,7 +17,7 @@ import numpy as np
 
 from daskpart._floor.checks import one_of
 from daskpart._floor.sums import sums_by_key
-from daskpart.partitioners.checks import checked_epsilon, checked_n_parts
+from daskpart.partitioners.checks import checked_epsilons, checked_n_parts
 from daskpart.partitioners.engine import (
     check_bipartition,
     warn_if_unbalanced,
@@ -82,16 +82,23 @@ class MultilevelEngine:
         return side
 
     def partition(
-        self, hypergraph: Hypergraph, n_parts: int, epsilon: float = 0.03, random_state: int = 0
+        self,
+        hypergraph: Hypergraph,
+        n_parts: int,
+        epsilon: float | list[float] = 0.03,
+        random_state: int = 0,
     ) -> np.ndarray:
-        """Cut into K parts of small connectivity - 1; returns int32[n_vertices]."""
-        epsilon = checked_epsilon(epsilon)
+        """Cut into K parts of small connectivity - 1; returns int32[n_vertices].
+
+        Of several weights each may have an ε of its own.
+        """
+        epsilon = checked_epsilons(epsilon)
         n_parts = checked_n_parts(n_parts, hypergraph.n_vertices)
         finest, rng = Finest(hypergraph), np.random.default_rng(random_state)
         part = partition_level(finest, n_parts, epsilon, rng, EFFORTS[self.effort])
         weights = sums_by_key(part, hypergraph.vertex_weights, n_parts)
         if weights.ndim == 1:  # of several `partition` tells
-            warn_if_unbalanced(weights, np.full(n_parts, weights.mean()), epsilon)
+            warn_if_unbalanced(weights, np.full(n_parts, weights.mean()), float(np.max(epsilon)))
         return part
 
     def __repr__(self) -> str:

@@ -235,7 +235,7 @@ def _best_of(
 def partition_level(
     finest: Finest,
     n_parts: int,
-    epsilon: float,
+    epsilon: float | list[float],
     rng: np.random.Generator,
     effort: Effort = DEFAULT_EFFORT,
 ) -> np.ndarray:
@@ -246,7 +246,7 @@ def partition_level(
     finest : Finest
     n_parts : int
         K, any number of at least 1.
-    epsilon : float
+    epsilon : float, or a list with one for each of several weights
         A part may weigh (1 + ε) times the mean, in each weight; no move takes one below
         `least_weight`.
     rng : numpy.random.Generator
@@ -261,6 +261,6 @@ def partition_level(
     if n_parts == 1:
         return np.zeros(len(weights), np.int32)
     most = np.tile(most_of_each(weights, n_parts, epsilon), (n_parts, 1))
-    bounds = Bounds(least_weight(weights[:, 0], n_parts, epsilon), most)
+    bounds = Bounds(least_weight(weights[:, 0], n_parts, float(np.max(epsilon))), most)
     del weights
     return _best_of(finest, n_parts, bounds, rng, effort)

@@ -89,6 +89,70 @@ def test_each_weight_is_within_its_bound_or_a_warning_says_that_it_is_not(
     assert words == {name for name, is_heavy in zip(names, heavy, strict=True) if is_heavy}
 
 
+@given(
+    seed=st.integers(0, 10_000),
+    n_parts=st.integers(2, 6),
+    shares=st.lists(st.floats(0, 0.8), min_size=2, max_size=4),
+)
+def test_each_weight_may_have_an_epsilon_of_its_own(seed, n_parts, shares):
+    hypergraph = some_nets(seed, 60, 180)
+    weights = random_weights(seed, 60, len(shares) - 1)
+    options = {"random_state": seed, "further_weights": weights}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = daskpart.partition(hypergraph, n_parts, epsilon=shares, **options)
+    heavy = set()
+    for place, (each, share) in enumerate(zip([None, *weights.T], shares, strict=True)):
+        load = found.part_weights if each is None else np.bincount(found.assignment, each, n_parts)
+        if load.max() > heaviest_allowed(int(load.sum()), n_parts, share):
+            heavy.add(f"further weight {place - 1}" if place else "")
+    words = {str(each.message).split(" was reached")[0].partition(" of ")[2] for each in told}
+    assert words == heavy
+    assert found.info["epsilon"] == shares
+    alike = [
+        daskpart.partition(hypergraph, n_parts, epsilon=each, **options).assignment
+        for each in (0.8, np.full(len(shares), 0.8))
+    ]
+    np.testing.assert_array_equal(*alike)
+
+
+def test_a_loose_weight_leaves_more_room_to_the_cut_and_the_tight_one_is_kept():
+    model = daskpart.data_models.column_net_self_loops(grid(40))
+    in_corner = np.arange(1600) < 400
+    moved = []
+    for epsilon in ([0.03, 0.03], [0.03, 1.0]):
+        found = daskpart.partition(model, 4, epsilon=epsilon, further_weights=in_corner)
+        assert found.imbalance <= 0.03
+        assert found.info["further_imbalances"][0] <= epsilon[1] + 1e-9
+        pairs = Connectivity.from_partition(model.hypergraph, found)
+        moved.append(pairs.connectivity_minus_one())
+    assert moved[1] < 0.9 * moved[0]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "further", "words"),
+    [
+        ([0.1, 0.1], None, "epsilon has 2 numbers, but a vertex has 1 weight: give one number"),
+        ([0.1], np.ones(30), "epsilon has 1 numbers, but a vertex has 2 weights: give one number"),
+        ([], np.ones(30), "epsilon has 0 numbers"),
+        ([0.1, -1], np.ones(30), "epsilon is -1: give a finite number of at least 0"),
+        ("ab", np.ones(30), "epsilon is 'ab': give a finite number"),
+    ],
+)
+def test_an_epsilon_of_another_number_of_weights_is_refused(epsilon, further, words):
+    with pytest.raises(InputError, match=words):
+        daskpart.partition(some_nets(0, 30, 60), 3, epsilon=epsilon, further_weights=further)
+
+
+def test_one_epsilon_in_a_list_is_that_of_the_one_weight():
+    nets = some_nets(1, 60, 200)
+    for method in ("direct", "recursive"):
+        one, listed = (
+            daskpart.partition(nets, 4, method=method, epsilon=each) for each in (0.1, [0.1])
+        )
+        np.testing.assert_array_equal(one.assignment, listed.assignment)
+
+
 def grid(n: int) -> scipy.sparse.csr_array:
     number = np.arange(n * n).reshape(n, n)
     ends = np.concatenate([number[:, :-1].ravel(), number[:-1].ravel()])
@@ -238,7 +302,8 @@ def test_reports_tell_each_imbalance_and_refining_forgets_them(tmp_path):
 
 def test_a_comparison_takes_them_for_one_of_its_methods():
     nets, labelled = some_nets(5, 300, 900), np.arange(300) < 60
-    methods = {"one": {}, "two": {"further_weights": labelled}}
+    three = {"further_weights": np.stack([labelled, ~labelled], 1), "epsilon": (0.03, 0.1, 0.2)}
+    methods = {"one": {}, "two": {"further_weights": labelled}, "three": three}
     table = daskpart.compare_partitions(nets, 3, methods, progress=False)
     counts = np.bincount(table.partitions["two"].assignment[labelled], minlength=3)
     assert counts.max() <= heaviest_allowed(60, 3, 0.03)
