@@ -46,6 +46,7 @@ _METRICS = (
     *_OBJECTIVES, "max-connectivity", "concurrent-volume", "routed-volume", "busiest-volume",
     "max-send-volume", "max-volume",
 )  # fmt: skip
+_OF_SEVERAL_WEIGHTS = _METRICS[:4]  # as of `daskpart.partitioners.refinement.goals`
 _AT_LEAST_0 = click.FloatRange(min=0)
 
 
@@ -220,10 +221,11 @@ def partition_command(memory_limit: str | None, compare: bool, **options: Any) -
         if settings.start is not None:
             _o.refuse(cut.UNUSED_WITH_START, "with --start nothing is cut")
         if settings.start is not None and settings.refine is None:
-            _o.refuse(("epsilon", "rho", "engine"), "without --refine parts stay as they are")
+            unused = ("epsilon", "rho", "engine", "further_weights")
+            _o.refuse(unused, "without --refine parts stay as they are")
         _refuse_of_method(settings.method, settings.refine is not None)
-        if settings.refine is not None:
-            _o.refuse(("further_weights",), "--refine looks at one weight")
+        if settings.refine not in (None, *_OF_SEVERAL_WEIGHTS):
+            _o.refuse(("further_weights",), f"--refine {settings.refine} looks at one weight")
         if "power" not in (settings.objective, settings.refine):
             _o.refuse(("rho",), "it is of the objective power")
         cut.run(settings, parts_typed=_o.is_typed("parts"))

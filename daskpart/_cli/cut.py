@@ -40,7 +40,7 @@ class CutSettings:
     objective: str
     model: str
     engine: str
-    epsilon: float
+    epsilon: float | list[float]
     rho: float
     random_state: int
     format: str | None
@@ -52,7 +52,7 @@ class CutSettings:
     plots: bool
 
 
-UNUSED_WITH_START = ("method", "objective", "further_weights")
+UNUSED_WITH_START = ("method", "objective")
 _NAMES = {
     "column-net-self-loops": ("vertex", "vertex"),
     "stochastic": ("vertex", "sampled net"),
@@ -152,7 +152,7 @@ def run(settings: CutSettings, parts_typed: bool = False) -> None:
     if settings.refine is not None:
         partition = daskpart.refine(
             model, partition, settings.refine, rho=settings.rho, epsilon=settings.epsilon,
-            random_state=seed, engine=settings.engine,
+            random_state=seed, engine=settings.engine, further_weights=further,
         )  # fmt: skip
     matrix = data if isinstance(data, LabelledMatrix) else None
     cut = measure(matrix, partition, model.hypergraph)

@@ -120,6 +120,15 @@ def checked_further_weights(weights: ArrayLike, first: NDArray) -> list[NDArray[
     return checked
 
 
+def check_even(even: bool) -> None:
+    """Refuse even=False where there are further weights."""
+    if not even:
+        raise InputError(
+            "even=False empties parts, so that others need all the room that they have: leave it "
+            "out where there are further_weights"
+        )
+
+
 def checked_answer(answer: NDArray, n_vertices: int, n_parts: int, name: str) -> NDArray[np.int32]:
     """What an engine answered, if it is a part for each vertex (else an EngineError)."""
     if answer.shape != (n_vertices,) or not np.isin(answer, np.arange(n_parts)).all():

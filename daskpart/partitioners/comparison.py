@@ -271,6 +271,8 @@ def _cut(
     found = partition(data, n_parts, **options)
     if metric is None:
         return found
-    shared_with_refine = ("epsilon", "random_state", "rho", "fixed", "even", "engine")
+    shared_with_refine = (
+        "epsilon", "random_state", "rho", "fixed", "further_weights", "even", "engine",
+    )  # fmt: skip
     kept = {name: options[name] for name in shared_with_refine if name in options}
     return refine(data, found, metric, owners=owners, **kept)

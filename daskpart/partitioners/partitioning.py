@@ -22,6 +22,7 @@ from daskpart.partitions import Partition
 from .balance import heaviest_allowed, stacked, warn_if_too_heavy, with_weights
 from .checks import (
     check_epsilon_of_each,
+    check_even,
     check_prices,
     checked_epsilons,
     checked_fixed,
@@ -146,7 +147,8 @@ def partition(
     engine = get_engine(engine)
     method = _chosen_method(method, goal, fixed is not None, further_weights is not None)
     if further_weights is not None:
-        _check_options_of_further_weights(engine, even)
+        _check_engine_of_further_weights(engine)
+        check_even(even)
     built = build(
         data, model, n_parts=n_parts, random_state=random_state, nets=looks_at_nets(method)
     )
@@ -197,15 +199,10 @@ def _found(task: Task, method: Method, even: bool) -> NDArray[np.int32]:
     )
 
 
-def _check_options_of_further_weights(engine: Engine, even: bool) -> None:
+def _check_engine_of_further_weights(engine: Engine) -> None:
     if not isinstance(engine, MultilevelEngine):
         raise InputError(
             f"further_weights need engine='multilevel': {engine.name!r} knows one weight a vertex"
-        )
-    if not even:
-        raise InputError(
-            "even=False empties parts, so that others need all the room that they have: leave it "
-            "out where there are further_weights"
         )
 
 

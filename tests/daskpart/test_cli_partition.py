@@ -452,6 +452,15 @@ def test_further_weights_come_from_a_file(graph_file, tmp_path, capsys, run_cli)
     assert run_cli("partition", graph_file, *given, "--epsilon", "0.03,0.1,0") == 0
     saved = daskpart.Partition.load(tmp_path / "out" / "partition.npz")
     assert saved.info["epsilon"] == [0.03, 0.1, 0]
+    start = tmp_path / "start.npz"
+    saved.save(start)
+    given = (*given[2:], "--start", start)
+    assert run_cli("partition", graph_file, *given, "--refine", "power") == 0
+    refined = daskpart.Partition.load(tmp_path / "out" / "partition.npz")
+    assert refined.info["further_imbalances"][0] == 0
+    capsys.readouterr()
+    assert run_cli("partition", graph_file, *given) == 2
+    assert "without --refine parts stay as they are: leave out --further" in capsys.readouterr().err
     parts = daskpart.Partition.load(tmp_path / "out" / "partition.npz").assignment
     assert np.bincount(parts[labelled]).tolist() == [4, 4, 4]
     assert np.bincount(parts).max() <= 14
@@ -467,7 +476,7 @@ def test_further_weights_come_from_a_file(graph_file, tmp_path, capsys, run_cli)
         ("1\n" * 39, (), "39 further weights were given, 40 are needed"),
         ("0\n" * 40, (), "further weight 0 is 0 for every vertex"),
         ("1\n" * 40, ("--method", "recursive"), "--further-weights need --method direct, not"),
-        ("1\n" * 40, ("--refine", "power"), "--refine looks at one weight: leave out --further"),
+        ("1\n" * 40, ("--refine", "max-volume"), "--refine max-volume looks at one weight: leave"),
         ("1\n" * 40, ("--compare",), "--compare cuts by every method: leave out --further-weights"),
     ],
 )

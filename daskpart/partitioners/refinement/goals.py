@@ -41,8 +41,9 @@ class Job:
     ----------
     hypergraph : Hypergraph
     partition : Partition
-    bounds : (int, int)
-        No part shrinks below the first weight or grows past the second.
+    bounds : (int, int64[n_weights])
+        No part shrinks below the first weight or grows past the second, in each of
+        `balance.columns`.
     even : bool
         False: parts may be emptied down to one vertex.
     owner_vertices : int64[n_nets] or none
@@ -59,7 +60,7 @@ class Job:
 
     hypergraph: Hypergraph
     partition: Partition
-    bounds: tuple[int, int]
+    bounds: tuple[int, NDArray[np.int64]]
     even: bool
     owner_vertices: NDArray[np.int64]
     engine: Engine
@@ -67,6 +68,11 @@ class Job:
     fixed: NDArray[np.int32] | None
     max_rounds: int
     cycles: int
+
+    @property
+    def bounds_of_one(self) -> tuple[int, int]:
+        """The bounds, for what looks at one weight a vertex."""
+        return self.bounds[0], int(self.bounds[1][0])
 
     def cycled(self, partition: Partition, cost_table: NDArray[np.int64]) -> Partition:
         """V-cycles of our own engine that lower Σ cost × cost_table[λ]."""
@@ -98,7 +104,7 @@ class Job:
         """Parts emptied down to one vertex where that is allowed and pays."""
         if self.even:
             return partition
-        most = self.bounds[1]
+        most = self.bounds_of_one[1]
         assignment = relieve(self.hypergraph, partition.assignment, cost_table, most, self.fixed)
         return replace(partition, assignment=assignment)
 
@@ -189,7 +195,7 @@ def _lower_concurrent(job: Job) -> Partition:
         job.hypergraph,
         start.assignment,
         start.n_parts,
-        job.bounds,
+        job.bounds_of_one,
         random_state=job.random_state,
         fixed=job.fixed,
         max_rounds=job.max_rounds,
@@ -215,6 +221,7 @@ GOALS = {
 }
 TABLES = ("connectivity", "cut-net", "power")
 METRICS = (*TABLES, *GOALS)
+OF_SEVERAL_WEIGHTS = (*TABLES, "max-connectivity")  # what only moves by tables lower
 
 
 def goal_named(metric: str, rho: float) -> Goal:

@@ -187,7 +187,7 @@ def lower_loads(job: Job, start: Partition, metric: LoadMetric) -> Partition:
         search = LoadSearch(hypergraph, current, metric, power, owner_vertices)
         before = search.objective()
         for _ in range(job.max_rounds):
-            if search.offer(rng.permutation(free), job.bounds) == 0:
+            if search.offer(rng.permutation(free), job.bounds_of_one) == 0:
                 break
             current = replace(start, assignment=search.assignment.copy())
             value = metric.measure(hypergraph, current, owner_vertices)

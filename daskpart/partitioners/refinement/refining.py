@@ -20,16 +20,25 @@ from daskpart._floor.checks import (
     whole_numbers,
 )
 from daskpart._floor.kernels import working_clock
+from daskpart._floor.sums import sums_by_key
+from daskpart._floor.words import listed
 from daskpart.data_models import NAMES, DataModel, rebuild
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
-from daskpart.partitioners.balance import bounds_of_moves, with_weights
-from daskpart.partitioners.checks import check_prices, checked_epsilon, checked_fixed
+from daskpart.partitioners.balance import bounds_of_moves, columns, stacked, with_weights
+from daskpart.partitioners.checks import (
+    check_epsilon_of_each,
+    check_even,
+    check_prices,
+    checked_epsilons,
+    checked_fixed,
+    checked_further_weights,
+)
 from daskpart.partitioners.engine import Engine, get_engine
 from daskpart.partitioners.objectives import objective_named
 from daskpart.partitions import Partition
 
-from .goals import METRICS, TABLES, Job, goal_named
+from .goals import METRICS, OF_SEVERAL_WEIGHTS, TABLES, Job, goal_named
 
 _OWNED_BY_VERTICES = "column-net-self-loops"  # net j is of vertex j; stochastic merges nets
 
@@ -42,17 +51,16 @@ def refine(
     model: str = "auto",
     rho: float = 2,
     owners: str | Sequence[int] | NDArray = "auto",
-    epsilon: float = 0.03,
+    epsilon: float | Sequence[float] = 0.03,
     random_state: int = 0,
     fixed: ArrayLike | None = None,
+    further_weights: ArrayLike | None = None,
     even: bool = True,
     max_rounds: int = 8,
     cycles: int = 1,
     engine: str | Engine = "multilevel",
 ) -> Partition:
     """Lower one metric of a partition by moves of single vertices; never make it worse.
-
-    Further weights (of `daskpart.partition`) are not looked at.
 
     Parameters
     ----------
@@ -86,13 +94,17 @@ def refine(
         (for "max-send-volume" by the rows sent alone);
         or wherever a vertex of the net is, the vertex of the same number or the one given. auto:
         "vertices" for graphs with self loops, else "packed".
-    epsilon : float, default=0.03
-        No part grows past (1 + epsilon) × the mean, or past the heaviest part of the start. Where
-        no vertex weighs anything, their number counts.
+    epsilon : float, or a sequence of them, default=0.03
+        No part grows past (1 + epsilon) × the mean, or past the heaviest part of the start, in each
+        weight; a sequence as for `daskpart.partition`. Where no vertex weighs anything, their
+        number counts.
     random_state : int, default=0
         Same number, same partition.
     fixed : int[n_vertices], optional
         Vertices with a part here (not -1) stay where they are.
+    further_weights : whole numbers or bool [n_vertices] or [n_vertices, n], optional
+        Those that the partition shares evenly, as for `daskpart.partition`; without, only the
+        weight of the model is looked at. For the first four metrics, and with `even`.
     even : bool, default=True
         False: parts may be emptied down to a vertex where that lowers "connectivity", "cut-net",
         "power" or "max-connectivity".
@@ -107,7 +119,8 @@ def refine(
     Returns
     -------
     Partition
-        Its `info` holds ``refined`` (the metric), ``metric_before`` and ``metric_after``.
+        Its `info` holds ``refined`` (the metric), ``metric_before`` and ``metric_after``, and
+        ``further_imbalances`` where further weights are given.
 
     Raises
     ------
@@ -135,17 +148,26 @@ def refine(
     one_of(model, "model", NAMES)
     require_partition(partition)
     goal, random_state = goal_named(metric, rho), checked_seed(random_state)
+    epsilon = checked_epsilons(epsilon)
+    if further_weights is not None:
+        _check_metric_of_further_weights(metric)
+        check_even(even)
     built = rebuild(data, partition, model, random_state=random_state)
     hypergraph = with_weights(built.hypergraph)
     n_vertices, n_parts = hypergraph.n_vertices, partition.n_parts
     partition.check_fits(n_vertices, "the data", shape=built.shape, nnz=built.nnz)
     priced = objective_named(metric if metric in TABLES else "connectivity", rho)
     check_prices(hypergraph, priced, n_parts)
-    weighed = Partition(partition.assignment, n_parts, hypergraph.vertex_weights, partition.info)
+    weights = [hypergraph.vertex_weights]
+    if further_weights is not None:
+        weights += checked_further_weights(further_weights, weights[0])
+        hypergraph = replace(hypergraph, vertex_weights=stacked(weights))
+    check_epsilon_of_each(epsilon, len(weights))
+    weighed = Partition(partition.assignment, n_parts, weights[0], partition.info)
     job = Job(
         hypergraph,
         weighed,
-        _bounds(hypergraph, weighed, checked_epsilon(epsilon)),
+        _bounds(hypergraph, weighed, epsilon),
         even,
         owner_vertices(owners, built),
         get_engine(engine),
@@ -161,20 +183,32 @@ def refine(
         found, after = weighed, before
     told = {"refined": metric, "metric_before": before, "metric_after": after}
     told["refine_seconds"] = working_clock() - started
-    weights = built.hypergraph.vertex_weights
     info = {**partition.info, **told}
     info.pop("further_imbalances", None)  # which were of the parts before
-    return replace(found, weights=weights, info=info)
+    if further_weights is not None:
+        further = (replace(found, weights=each) for each in weights[1:])
+        info["further_imbalances"] = [each.imbalance for each in further]
+    return replace(found, weights=built.hypergraph.vertex_weights, info=info)
 
 
-def _bounds(hypergraph: Hypergraph, partition: Partition, epsilon: float) -> tuple[int, int]:
+def _check_metric_of_further_weights(metric: str) -> None:
+    if metric not in OF_SEVERAL_WEIGHTS:
+        raise InputError(
+            f"metric {metric!r} is lowered by moves that look at one weight a vertex: leave out "
+            f"further_weights, or use one of {listed(OF_SEVERAL_WEIGHTS)}"
+        )
+
+
+def _bounds(
+    hypergraph: Hypergraph, partition: Partition, epsilon: float | list[float]
+) -> tuple[int, NDArray[np.int64]]:
     """The least and the most that a part may weigh: what ε allows, or what the start has.
 
     No part becomes empty, also where another one was so from the start.
     """
-    load = partition.part_weights
-    least, (most,) = bounds_of_moves(hypergraph, partition.n_parts, epsilon)
-    return max(1, min(least, int(load.min()))), max(int(most), int(load.max()))
+    load = sums_by_key(partition.assignment, columns(hypergraph), partition.n_parts)
+    least, most = bounds_of_moves(hypergraph, partition.n_parts, epsilon)
+    return max(1, min(least, int(load[:, 0].min()))), np.maximum(most, load.max(axis=0))
 
 
 def _kept(fixed: ArrayLike, partition: Partition) -> NDArray[np.int32]:

@@ -300,10 +300,52 @@ def test_reports_tell_each_imbalance_and_refining_forgets_them(tmp_path):
     assert "further_imbalances" not in refined.info
 
 
+@given(
+    seed=st.integers(0, 10_000),
+    n_parts=st.integers(2, 6),
+    n_weights=st.integers(1, 3),
+    metric=st.sampled_from(["connectivity", "cut-net", "power", "max-connectivity"]),
+)
+def test_refining_keeps_each_weight_within_its_bound_or_that_of_the_start(
+    seed, n_parts, n_weights, metric
+):
+    hypergraph, weights = some_nets(seed, 60, 180), random_weights(seed, 60, n_weights)
+    start = np.random.default_rng(seed).integers(0, n_parts, 60).astype(np.int32)
+    epsilon = [0.1, *np.linspace(0, 0.5, n_weights)]
+    given_parts = Partition(start, n_parts, hypergraph.vertex_weights)
+    found = daskpart.refine(
+        hypergraph, given_parts, metric, epsilon=epsilon, further_weights=weights
+    )
+    assert found.info["metric_after"] <= found.info["metric_before"]
+    reached = []
+    for each, share in zip([hypergraph.vertex_weights, *weights.T], epsilon, strict=True):
+        before, load = (np.bincount(part, each, n_parts) for part in (start, found.assignment))
+        assert load.max() <= max(heaviest_allowed(int(each.sum()), n_parts, share), before.max())
+        reached.append(load.max() / load.mean() - 1)
+    np.testing.assert_allclose(found.info["further_imbalances"], reached[1:])
+
+
+@pytest.mark.parametrize(
+    ("metric", "options", "words"),
+    [
+        ("max-volume", {}, "metric 'max-volume' is lowered by moves that look at one weight"),
+        ("power", {"even": False}, "even=False empties parts"),
+        ("power", {"epsilon": [0.1]}, "epsilon has 1 numbers, but a vertex has 2 weights"),
+    ],
+)
+def test_refining_refuses_what_it_cannot_keep(metric, options, words):
+    nets = some_nets(0, 30, 60)
+    with pytest.raises(InputError, match=words):
+        daskpart.refine(
+            nets, daskpart.partition(nets, 3), metric, further_weights=[1] * 30, **options
+        )
+
+
 def test_a_comparison_takes_them_for_one_of_its_methods():
     nets, labelled = some_nets(5, 300, 900), np.arange(300) < 60
     three = {"further_weights": np.stack([labelled, ~labelled], 1), "epsilon": (0.03, 0.1, 0.2)}
-    methods = {"one": {}, "two": {"further_weights": labelled}, "three": three}
+    two = {"further_weights": labelled, "refine": "connectivity"}
+    methods = {"one": {}, "two": two, "three": three}
     table = daskpart.compare_partitions(nets, 3, methods, progress=False)
     counts = np.bincount(table.partitions["two"].assignment[labelled], minlength=3)
     assert counts.max() <= heaviest_allowed(60, 3, 0.03)
