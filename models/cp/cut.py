@@ -14,6 +14,9 @@ of Abubaker et al.); the others the volume, which point-to-point messages pay fo
 A plan takes a `NonzeroCut`, one for each method that it weighs; that of "auto" is the one that
 makes a fit shortest (`base.cutting`).
 
+Rows of fixed modes do not travel, so a cut is of the other modes: their nets, and groups of their
+slices.
+
 Groups weigh their nonzeros and R for the row of their slice: to solve for a row and to add it to
 the Gram takes R² multiplications a mode, and R those of a nonzero. The paper has nonzeros alone,
 and so has a data model that is named.
@@ -139,6 +142,7 @@ def _cut(tensor: LabelledTensor, settings: PlanSettings, partitioner: Any) -> No
             partitioner,
             n_components=settings.n_components,
             random_state=settings.random_state,
+            fixed=settings.fixed,
         )
     seconds = working_clock() - begin
     told = []
@@ -180,6 +184,7 @@ def nonzero_parts(
     *,
     n_components: int,
     random_state: int,
+    fixed: Sequence[int] = (),
 ) -> NDArray[np.int32]:
     """The rank of each nonzero.
 
@@ -192,6 +197,8 @@ def nonzero_parts(
     n_components : int
         R, cost of a net, and what a row weighs in nonzeros.
     random_state : int
+    fixed : sequence of int
+        Modes whose rows never travel: they have no nets, and no group is of a slice of theirs.
 
     Returns
     -------
@@ -224,7 +231,7 @@ def nonzero_parts(
     is_named = not isinstance(partitioner, str) and "model" in partitioner
     if grain not in _GRAINS:
         raise InputError(f"model={grain!r} cuts no tensor; choose one of {', '.join(_GRAINS)}")
-    model = _GRAINS[grain](tensor, row_length=n_components)
+    model = _GRAINS[grain](_without(tensor, fixed), row_length=n_components)
     n_vertices = model.hypergraph.n_vertices
     if n_vertices < n_ranks:
         fine = grain == "fine-grain"
@@ -239,6 +246,19 @@ def nonzero_parts(
     return model.nonzero_parts(partition(model, n_ranks, **options))
 
 
+def _without(tensor: LabelledTensor, modes: Sequence[int]) -> LabelledTensor:
+    """A tensor by its other modes, nonzero by nonzero: some may lie in the same cell then."""
+    if not modes:
+        return tensor
+    left = [mode for mode in range(tensor.n_modes) if mode not in modes]
+    return replace(
+        tensor,
+        coordinates=tensor.coordinates[left],
+        shape=tuple(tensor.shape[mode] for mode in left),
+        dims=tuple(tensor.dims[mode] for mode in left),
+    )
+
+
 def _of_partition(tensor: LabelledTensor, given: Partition) -> NDArray[np.int32]:
     grain = _GRAINS.get(str(given.info.get("model")))
     if grain is not None:
@@ -247,12 +267,16 @@ def _of_partition(tensor: LabelledTensor, given: Partition) -> NDArray[np.int32]
     return given.assignment
 
 
-def owned(
-    connectivities: Sequence[Connectivity], owners: str, method: str, random_state: int
-) -> list[Connectivity]:
+def owned(connectivities: Sequence[Connectivity], settings: PlanSettings) -> list[Connectivity]:
     """The same with owners: drawn, or packed for the method that moves the rows."""
-    if owners == "random":
-        return random_owners(connectivities, random_state)
-    return (
-        packed_owners(connectivities) if method == "p2p" else embedded_packed_owners(connectivities)
-    )
+    if settings.owners == "random":
+        return random_owners(connectivities, settings.random_state)
+    if settings.method != "p2p":
+        return embedded_packed_owners(connectivities)
+    # rows of fixed modes do not travel, and so are no load to balance
+    moved = [each for mode, each in enumerate(connectivities) if mode not in settings.fixed]
+    packed = iter(packed_owners(moved))
+    return [
+        each.with_packed_owners() if mode in settings.fixed else next(packed)
+        for mode, each in enumerate(connectivities)
+    ]

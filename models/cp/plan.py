@@ -375,7 +375,7 @@ def plan_fit(tensor: LabelledTensor, settings: PlanSettings) -> list[CPPlan]:
 def plan_method(cut: NonzeroCut, settings: PlanSettings, dims: Sequence[str]) -> CPPlan:
     """Owners and messages of one method, from which rank touches which row."""
     method = settings.method
-    modes = owned(cut.connectivities, settings.owners, method, settings.random_state)
+    modes = owned(cut.connectivities, settings)
     nothing = Round.from_transfers(settings.n_ranks, *3 * [np.empty(0, np.int64)])
     direct = [
         Plan("expand", connectivity.n_items, (nothing,))

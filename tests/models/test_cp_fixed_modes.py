@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import daskpart
-from daskpart.errors import InputError
+from daskpart.errors import DaskpartWarning, InputError
 
 METHODS = ("p2p", "emb-naive", "emb")
 SHAPES = {2: (40, 30), 3: (20, 15, 10), 4: (9, 8, 7, 6)}
@@ -193,6 +193,28 @@ def test_rows_are_told_by_their_labels(tmp_path):
     fewer = {"word": last.factors_["word"][1:]}
     with pytest.raises(InputError, match=r"of word in .*fixed_modes.* has no row for 'word0'"):
         model(fixed_modes=fewer).fit(tensor)
+
+
+@pytest.mark.parametrize("partitioner", ["fine-grain", "medium-grain", "hypercube", {}])
+@pytest.mark.parametrize("n_ranks", [2, 4])
+def test_a_cut_minimises_what_travels(n_ranks, partitioner):
+    """Slices of the one mode that is left are dealt out whole; those of fixed modes need not be."""
+    shape = (40, 30, 24)
+    tensor, fixed = sparse.random(shape, nnz=1200, random_state=0), given_factors(shape)[:2]
+    chosen = {"partitioner": partitioner, "fixed_modes": dict(enumerate(fixed))}
+    plan = model(n_ranks, method="p2p", **chosen).plan(tensor)
+    assert not plan.report().rows_sent.any() and plan.report().imbalance < 0.1
+    free = model(n_ranks, method="p2p", partitioner=partitioner).plan(tensor)
+    assert free.report().rows_sent[2].any()
+
+
+def test_owners_of_rows_that_travel_are_packed_by_themselves():
+    tensor = sparse.random((200, 30, 24), nnz=1200, random_state=0)
+    chosen = {"fixed_modes": {0: given_factors((200,))[0]}, "method": "p2p"}
+    connectivities = model(4, **chosen).plan(tensor).connectivities
+    packed = daskpart.owners.packed_owners(connectivities[1:])
+    for found, expected in zip(connectivities[1:], packed, strict=True):
+        np.testing.assert_array_equal(found.owners, expected.owners)
 
 
 @pytest.mark.parametrize(
