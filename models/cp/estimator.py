@@ -536,7 +536,8 @@ class CPDecomposition(CPModel):
     def _plan_of_fit(self, plan: CPPlan, problem: TensorProblem) -> CPPlan:
         if problem.validation is None:
             return replace(plan, held_out=None)
-        return with_held_out(plan, problem.validation, self.patience is not None)
+        fixed, keeps_best = self._fixed(problem), self.patience is not None
+        return with_held_out(plan, problem.validation, fixed, keeps_best)
 
     def _text(self, session: Any, plan: CPPlan, problem: TensorProblem, state: CPState) -> CPText:
         return CPText(

@@ -1,17 +1,17 @@
 """Entries held out of a decomposition, on the ranks: who measures which, and what travels for it.
 
-    held-out entry     ─► the rank that owns its row of the longest mode
+    held-out entry     ─► the rank that owns its row of the longest mode that is not fixed
     after an iteration, for each other mode
                        owner of a row ──► that rank, where it has no copy               (expand)
     Σ (x − x̂)², or of another loss, of each rank ──► every rank                         (star)
 
 Copies that training needs are as the owner's are by then, so only rows without an entry of that
-rank travel.
+rank travel. Rows of fixed modes are handed out with the entries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -45,11 +45,14 @@ class RankEntries:
         Indices of the rows that arrive after an iteration, rising: these come first.
     own : tuple of int array, one a mode
         Where the others are in the rank's factor rows.
+    known : dict of int to ndarray of shape (rows, R)
+        By fixed modes all rows, which no iteration changes; of these none arrive.
     """
 
     entries: Entries
     beside: tuple[NDArray[np.int32], ...]
     own: tuple[NDArray[np.int64], ...]
+    known: dict[int, NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,16 +72,22 @@ class HeldOutPlan:
     keeps_best: bool
 
 
-def with_held_out(plan: CPPlan, entries: Entries, keeps_best: bool = False) -> CPPlan:
-    """A plan whose ranks also measure held-out entries; iterations are as before."""
+def with_held_out(
+    plan: CPPlan, entries: Entries, fixed: Mapping[int, NDArray[Any]], keeps_best: bool
+) -> CPPlan:
+    """A plan whose ranks also measure held-out entries; iterations are as before.
+
+    `fixed` are the factors that stay, by mode.
+    """
     ranks = range(plan.n_ranks)
     owners = [_owners(numbering) for numbering in plan.numberings]
-    longest = int(np.argmax([len(each) for each in owners]))
+    longest = max(plan.updated, key=lambda mode: len(owners[mode]))
     rank = owners[longest][entries.positions[longest]]
     chosen = [own for (own,) in cut_by_part(rank, plan.n_ranks, np.arange(len(rank)))]
     positions = [np.empty((plan.n_modes, own.size), np.int32) for own in chosen]
     beside: list[list[NDArray[np.int32]]] = [[] for _ in ranks]
     at: list[list[NDArray[np.int64]]] = [[] for _ in ranks]
+    known: list[dict[int, NDArray[Any]]] = [{} for _ in ranks]
     expands = []
     for mode, (numbering, owner) in enumerate(zip(plan.numberings, owners, strict=True)):
         place = np.empty(len(owner), np.int64)
@@ -86,11 +95,16 @@ def with_held_out(plan: CPPlan, entries: Entries, keeps_best: bool = False) -> C
             held = numbering.of_rank(each)
             place[:] = -1
             place[held] = np.arange(held.size)
-            needed = distinct(entries.positions[mode, own], len(owner))
-            there = place[needed] >= 0
-            beside[each].append(needed[~there].astype(np.int32))
-            at[each].append(place[needed[there]])
-            order = np.concatenate((needed[~there], needed[there]))
+            order = distinct(entries.positions[mode, own], len(owner))
+            arrive, there = order[:0], order[:0]
+            if mode in fixed:
+                known[each][mode] = fixed[mode][order]
+            else:
+                has = place[order] >= 0
+                arrive, there = order[~has], order[has]
+                order = np.concatenate((arrive, there))
+            beside[each].append(arrive.astype(np.int32))
+            at[each].append(place[there])
             place[order] = np.arange(order.size)
             positions[each][mode] = place[entries.positions[mode, own]]
         arriving = [rows[mode] for rows in beside]
@@ -99,8 +113,10 @@ def with_held_out(plan: CPPlan, entries: Entries, keeps_best: bool = False) -> C
         transfers = Round.from_transfers(plan.n_ranks, owner[items], to, items)
         expands.append(Plan("expand", len(owner), (transfers,)))
     of_ranks = [
-        RankEntries(Entries(found, entries.values[own]), tuple(beside[each]), tuple(at[each]))
-        for each, (found, own) in enumerate(zip(positions, chosen, strict=True))
+        RankEntries(Entries(found, entries.values[own]), tuple(rows), tuple(places), of_fixed)
+        for found, own, rows, places, of_fixed in zip(
+            positions, chosen, beside, at, known, strict=True
+        )
     ]
     return replace(plan, held_out=HeldOutPlan(of_ranks, tuple(expands), keeps_best))
 
@@ -157,6 +173,8 @@ def validated(
 
 def needed_rows(rows: NDArray[Any], held_out: RankEntries, *, mode: int) -> NDArray[Any]:
     """The rows of a mode that a rank needs, those that arrive still blank."""
+    if mode in held_out.known:
+        return held_out.known[mode]
     n_beside, own = held_out.beside[mode].size, held_out.own[mode]
     needed = np.zeros((n_beside + own.size, rows.shape[1]), rows.dtype)
     needed[n_beside:] = rows[own]

@@ -54,11 +54,13 @@ def error(state: Any, held_out: Any) -> float:
     st.sampled_from(METHODS),
     st.integers(1, 5),
     st.booleans(),
+    st.sampled_from([(), (0,), (1,)]),
 )
-def test_it_is_the_error_of_the_gathered_model(shape, nnz, seed, method, k, nonnegative):
+def test_it_is_the_error_of_the_gathered_model(shape, nnz, seed, method, k, nonnegative, fixed):
     """After every iteration; also at indices that have no entry, and training is as ever."""
     train, held_out = tensor(shape, nnz, seed), tensor(shape, 15, seed + 1)
     chosen = {"n_ranks": k, "method": method, "nonnegative": nonnegative}
+    chosen["fixed_modes"] = {m: np.random.default_rng(seed).random((shape[m], 2)) for m in fixed}
     seen, fitted = Snapshots(), model(**chosen)
     fitted.set_callbacks(seen).fit(train, validation=held_out)
     expected = [error(state, held_out) for state in seen.states]
@@ -76,10 +78,25 @@ def test_it_is_the_error_of_the_gathered_model(shape, nnz, seed, method, k, nonn
     )
 
 
+@pytest.mark.filterwarnings("ignore:ridge=.* outweighs")
+def test_rows_of_fixed_modes_do_not_travel():
+    train, held_out = tensor(SHAPES[1], 15, 0), tensor(SHAPES[1], 100, 1)
+    free = model().fit(train, validation=held_out).plan_report_.validation_volume
+    for fixed in ((0,), (1,), (0, 1), (0, 2), (1, 2)):
+        given = {m: np.random.default_rng(0).random((SHAPES[1][m], 2)) for m in fixed}
+        fitted = model(fixed_modes=given).fit(train, validation=held_out)
+        volume = fitted.plan_report_.validation_volume
+        assert fitted.comm_report_.measured_counts.get("validation rows", 0) == volume < free
+        assert len(fixed) == 1 or volume == 0  # each entry is where its row is solved for
+
+
+@pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("method", METHODS)
-def test_every_transport_gives_the_same_bits(method):
+def test_every_transport_gives_the_same_bits(method, fixed):
     train = tensor(SHAPES[1], 200, 0)
     chosen = {"validation_fraction": 0.3, "patience": 1, "method": method, "max_iter": 8}
+    if fixed:
+        chosen["fixed_modes"] = {1: np.random.default_rng(0).random((SHAPES[1][1], 2))}
     expected = model(**chosen).fit(train)
     assert_same(expected, model(transport="graph", **chosen).fit(train))
     assert_same(expected, on_threads(model(**chosen)).fit(train))
