@@ -476,7 +476,8 @@ class CPDecomposition(CPModel):
             told = f"{imbalance}; the cut: {plan.imbalance_told}"
             warnings.warn(told, BalanceWarning, stacklevel=4)
         if self.missing == "unknown":
-            warn_of_little_known(plan, ridge_modes(self.ridge, problem.dims))
+            ridge = ridge_modes(self.ridge, problem.dims)
+            warn_of_little_known(plan, ridge, self._fixed(problem))
         return plan
 
     def _chosen(self, plan: CPPlan) -> dict[str, Any]:

@@ -9,7 +9,7 @@ smaller predicted time on the transport is taken (α seconds a message, β a byt
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -321,12 +321,14 @@ class CPPlan(FitPlan):
         )
 
 
-def warn_of_little_known(plan: CPPlan, ridge: Sequence[float]) -> None:
+def warn_of_little_known(
+    plan: CPPlan, ridge: Sequence[float], fixed: Mapping[int, NDArray[Any]]
+) -> None:
     """Warn of indices without entries, and of a ridge that weighs more than the entries.
 
     Columns of the other factors have length 1, so the diagonals of N, of all rows of a mode, are in
-    the mean the share of cells that are stored; of yes and no at most a quarter of it. Fixed ones
-    may have any length: then nothing is said of the ridge.
+    the mean the share of cells that are stored; of yes and no at most a quarter of it. Those of
+    `fixed` factors have any length, by whose square it is more.
     """
     logistic = plan.choice.loss == LOGISTIC
     predicted, weight = ("the share of yes", 0.25) if logistic else ("0", 1.0)
@@ -341,10 +343,12 @@ def warn_of_little_known(plan: CPPlan, ridge: Sequence[float]) -> None:
                 stacklevel=5,
             )
     n_cells = np.prod([float(connectivity.n_items) for connectivity in plan.connectivities])
-    share = weight * plan.nonzeros.sum() / n_cells
-    if max(ridge) > share and not plan.choice.fixed:
+    lengths = np.prod([np.square(factor).sum(axis=0) for factor in fixed.values()], axis=0)
+    share = weight * plan.nonzeros.sum() / n_cells * np.mean(lengths)
+    most = max(ridge[mode] for mode in plan.updated)
+    if most > share:
         warnings.warn(
-            f"ridge={max(ridge):g} outweighs the entries: factors are normalised, and few cells "
+            f"ridge={most:g} outweighs the entries: factors are normalised, and few cells "
             f"are stored, so these weigh {share:.1g} in the mean; give a ridge far below that",
             DaskpartWarning,
             stacklevel=5,

@@ -217,6 +217,19 @@ def test_owners_of_rows_that_travel_are_packed_by_themselves():
         np.testing.assert_array_equal(found.owners, expected.owners)
 
 
+def test_a_ridge_is_told_from_the_length_of_what_is_fixed():
+    tensor, factor = drawn(3, "unknown"), given_factors(SHAPES[3])[0]
+    unit = factor / np.linalg.norm(factor, axis=0)
+    share = tensor.density
+    options = {"missing": "unknown", "max_iter": 1}
+    for length in (1.0, 100.0):
+        fixed = {"fixed_modes": {0: length * unit}}
+        model(ridge=0.99 * share * length**2, **options, **fixed).fit(tensor)
+        model(ridge={0: 2 * share * length**2}, **options, **fixed).fit(tensor)
+        with pytest.warns(DaskpartWarning, match="outweighs the entries"):
+            model(ridge=1.01 * share * length**2, **options, **fixed).fit(tensor)
+
+
 @pytest.mark.parametrize(
     ("fixed", "words"),
     [
