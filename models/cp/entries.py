@@ -204,7 +204,7 @@ class Aligned:
         self._place = list(range(tensor.n_modes))
         if set(tensor.dims) == set(state.dims):
             self._place = [tensor.dims.index(dim) for dim in state.dims]
-        elif _is_named(tensor.dims) and _is_named(state.dims):
+        elif is_named(tensor.dims) and is_named(state.dims):
             raise InputError(
                 f"the tensor has the modes {tuple(tensor.dims)}, the model {state.dims}; rename "
                 "them"
@@ -261,5 +261,6 @@ class Aligned:
         return self._state.index_of(self._state.dims[mode]).positions(labels[index])
 
 
-def _is_named(dims: Any) -> bool:
+def is_named(dims: Any) -> bool:
+    """Whether modes have other names than those that say their place."""
     return any(dim != f"mode_{mode}" for mode, dim in enumerate(dims))

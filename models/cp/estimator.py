@@ -55,7 +55,7 @@ from .starts import (
     by_name,
     check_fixed,
     check_init,
-    check_signs,
+    check_values,
     first_factors,
     fixed_factors,
 )
@@ -430,7 +430,7 @@ class CPDecomposition(CPModel):
             self._check_yes_no(problem, not self._goes_on(data.get("one_step", False)))
         init = by_name(self.init, problem.dims, problem.labels)
         nonnegative_modes(self.nonnegative, problem.dims)
-        check_signs(init, self._signs(problem.dims))
+        check_values(init, self._signs(problem.dims), self._dtype(problem))
         self._fixed(problem)
         ridge_modes(self.ridge, problem.dims)
         problem = problem.with_validation(validation, share, random_state)
@@ -529,7 +529,7 @@ class CPDecomposition(CPModel):
     def _fixed(self, problem: TensorProblem) -> dict[int, Any]:
         """The factors that stay, by the place of their mode."""
         signs = self._signs(problem.dims)
-        return fixed_factors(self.fixed_modes, problem.dims, problem.labels, problem.shape, signs)
+        return fixed_factors(self.fixed_modes, problem, signs, self._dtype(problem))
 
     def _dtype(self, problem: TensorProblem) -> str:
         return self.dtype or problem.dtype

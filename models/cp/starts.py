@@ -11,7 +11,7 @@ Columns that a mode is too short for (R > I_m) are drawn under "nvecs" too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
@@ -25,6 +25,10 @@ from daskpart.errors import InputError
 from daskpart.models.base.labels import LabelIndex
 
 from .by_mode import by_place
+from .entries import is_named
+
+if TYPE_CHECKING:
+    from .problem import TensorProblem
 
 INITS = ("random", "nvecs")
 _DENSE_GRAM = 1000  # a mode up to this length: all eigenvectors of a dense matrix
@@ -66,41 +70,41 @@ def check_fixed(fixed_modes: Mapping[Any, Any] | None, n_components: int) -> Non
 
 def fixed_factors(
     fixed_modes: Mapping[Any, Any] | None,
-    dims: Sequence[str],
-    labels: Mapping[str, NDArray[Any]],
-    shape: Sequence[int],
+    problem: TensorProblem,
     nonnegative: Sequence[bool],
-) -> dict[int, NDArray[np.float64]]:
+    dtype: str,
+) -> dict[int, NDArray[Any]]:
     """The factors that some modes keep, by place, their rows in the order of a tensor.
 
     Parameters
     ----------
     fixed_modes : mapping of mode to array, or None
         As `check_fixed` let it pass; of DataArrays rows are told by their labels.
-    dims, labels, shape
-        Of the tensor.
+    problem : TensorProblem
+        Says names, labels and extents of the modes.
     nonnegative : sequence of bool, one a mode
+    dtype : str
+        Of the factors.
 
     Raises
     ------
     InputError
-        For unknown modes, all of them, factors of another length or without a label of the
-        tensor's, and negative values where there may be none.
+        For unknown modes, all of them, factors of another length, over another dimension or
+        without a label of the tensor's, negative values where there may be none, and values that
+        the dtype cannot hold.
     """
-    found = {}
+    found, dims = {}, problem.dims
     for place, given in by_place(fixed_modes or {}, dims, "fixed_modes").items():
         dim, what = dims[place], f"fixed_modes[{dims[place]!r}]"
-        if is_a(given, "xarray", "DataArray") and dim in given.dims:
-            given = _rows_by_name(given.transpose(dim, ...), dim, labels.get(dim), what)
-        factor = np.array(given, np.float64)
-        if len(factor) != shape[place]:
+        factor = np.array(_rows_by_name(given, place, dims, problem.labels, what), np.float64)
+        extent = problem.shape[place]
+        if len(factor) != extent:
             raise InputError(
-                f"{what} has {len(factor)} rows, and the tensor {shape[place]} indices of {dim}: "
+                f"{what} has {len(factor)} rows, and the tensor {extent} indices of {dim}: "
                 "give a row for each, or a DataArray with their labels"
             )
-        if nonnegative[place] and np.min(factor, initial=0) < 0:
-            raise InputError(f"{what} holds negative values, and this mode is nonnegative")
-        found[place] = factor
+        _check_values(factor, what, nonnegative[place], dtype)
+        found[place] = factor.astype(dtype)
     if len(found) == len(dims):
         raise InputError(f"fixed_modes has all modes, {', '.join(dims)}: leave one to be fitted")
     return found
@@ -112,18 +116,32 @@ def by_name(init: Any, dims: Sequence[str], labels: Mapping[str, NDArray[Any]]) 
     Raises
     ------
     InputError
-        For DataArrays whose labels lack one of the tensor's.
+        For DataArrays over another dimension, or whose labels lack one of the tensor's.
     """
-    if isinstance(init, str) or not all(is_a(each, "xarray", "DataArray") for each in init):
+    if isinstance(init, str) or len(init) != len(dims):
         return init
-    factors = {str(dim): each for each in init for dim in each.dims if dim in dims}
-    if len(init) != len(dims) or set(factors) != {*dims}:
-        return init
-    turned = {dim: factors[dim].transpose(dim, ...) for dim in dims}
-    return [_rows_by_name(turned[dim], dim, labels.get(dim), "init") for dim in dims]
+    named = [each for each in init if is_a(each, "xarray", "DataArray")]
+    factors = {dim: each for each in named for dim in each.dims if dim in dims}
+    if len(factors) == len(dims):
+        init = [factors[dim] for dim in dims]
+    return [_rows_by_name(each, place, dims, labels, "init") for place, each in enumerate(init)]
 
 
-def _rows_by_name(factor: Any, dim: str, wanted: NDArray[Any] | None, what: str) -> Any:
+def _rows_by_name(
+    factor: Any, place: int, dims: Sequence[str], labels: Mapping[str, NDArray[Any]], what: str
+) -> Any:
+    """Of a DataArray the rows of a mode in the order of its labels; any other array as it is."""
+    if not is_a(factor, "xarray", "DataArray"):
+        return factor
+    dim = dims[place]
+    if dim not in factor.dims and not is_named(dims):
+        return factor
+    if dim not in factor.dims:
+        raise InputError(
+            f"the factor of {dim} in {what} is a DataArray over {tuple(factor.dims)}: rename its "
+            f"dimension to {dim!r}, or give its values (.to_numpy()) to take rows by their place"
+        )
+    factor, wanted = factor.transpose(dim, ...), labels.get(dim)
     if wanted is None or dim not in factor.coords:
         return factor
     rows = LabelIndex(factor[dim].to_numpy(), len(factor), dim).find(wanted)
@@ -133,12 +151,21 @@ def _rows_by_name(factor: Any, dim: str, wanted: NDArray[Any] | None, what: str)
     return factor[rows]
 
 
-def check_signs(init: Any, nonnegative: Sequence[bool]) -> None:
-    """Refuse given factors with negative values in modes that may not have them (InputError)."""
+def check_values(init: Any, nonnegative: Sequence[bool], dtype: str) -> None:
+    """Refuse given factors with values that their modes may not have (InputError)."""
     given = [] if isinstance(init, str) else init
     for mode, (factor, positive) in enumerate(zip(given, nonnegative, strict=False)):
-        if positive and np.asarray(factor).min(initial=0) < 0:
-            raise InputError(f"init[{mode}] holds negative values, and this mode is nonnegative")
+        _check_values(np.asarray(factor), f"init[{mode}]", positive, dtype)
+
+
+def _check_values(factor: NDArray[Any], what: str, nonnegative: bool, dtype: str) -> None:
+    if nonnegative and factor.min(initial=0) < 0:
+        raise InputError(f"{what} holds negative values, and this mode is nonnegative")
+    most = np.abs(factor).max(initial=0)
+    if most > np.finfo(dtype).max:
+        raise InputError(
+            f"{what} holds {most:.3g}, beyond {dtype}: give dtype='float64', or shorter columns"
+        )
 
 
 def first_factors(

@@ -217,6 +217,43 @@ def test_owners_of_rows_that_travel_are_packed_by_themselves():
         np.testing.assert_array_equal(found.owners, expected.owners)
 
 
+@pytest.mark.parametrize("dims", [("place", "component"), ("component", "place")])
+def test_a_factor_over_another_dimension_is_refused(dims):
+    """Also where it has as many rows: they were taken by their place."""
+    names = ("word", "place", "day")
+    tensor = xr.DataArray(sparse.random((RANK,) * 3, density=0.5, random_state=0), dims=names)
+    factor = xr.DataArray(np.ones((RANK, RANK)), dims=dims)
+    words = r"the factor of word in .* is a DataArray over .*'place'.* rename"
+    with pytest.raises(InputError, match=words):
+        model(fixed_modes={"word": factor}).fit(tensor)
+    with pytest.raises(InputError, match=words):
+        model(init=[factor, *2 * [np.ones((RANK, RANK))]]).fit(tensor)
+    by_place = {"word": factor.to_numpy()}
+    assert_same(
+        model(fixed_modes={"word": factor.rename(place="word")}).fit(tensor),
+        model(fixed_modes=by_place).fit(tensor),
+    )
+
+
+def test_names_of_some_factors_to_begin_from_are_read():
+    tensor, start = drawn(3), given_factors(SHAPES[3])
+    days = np.arange(10)
+    named = xr.DataArray(tensor, dims=("word", "place", "day"), coords={"day": days})
+    turned = xr.DataArray(start[2][::-1], dims=("day", "r"), coords={"day": days[::-1]})
+    assert_same(model(init=[*start[:2], turned]).fit(named), model(init=start).fit(named))
+
+
+@pytest.mark.parametrize("where", ["fixed_modes", "init"])
+def test_values_beyond_the_dtype_are_refused(where):
+    """They became infinite, with a warning of NumPy's."""
+    start = given_factors(SHAPES[3])
+    start[0][3, 1] = 1e39
+    given = {"init": start, "fixed_modes": {0: start[0]}}[where]
+    with pytest.raises(InputError, match=rf"{where}\[.* holds 1e\+39, beyond float32: give dtype"):
+        model(dtype="float32", **{where: given}).fit(drawn(3))
+    model(dtype="float64", max_iter=1, **{where: given}).fit(drawn(3))
+
+
 def test_a_ridge_is_told_from_the_length_of_what_is_fixed():
     tensor, factor = drawn(3, "unknown"), given_factors(SHAPES[3])[0]
     unit = factor / np.linalg.norm(factor, axis=0)
