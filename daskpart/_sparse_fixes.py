@@ -28,13 +28,12 @@ from __future__ import annotations
 
 import logging
 import sys
-import warnings
 from typing import Any
 
 import dask.config
 import dask.sizeof
 
-from .errors import DaskpartWarning
+from .errors import warn
 
 _PLUGIN_NAME = "daskpart-sparse-fixes"
 _PATIENCE = 10.0  # seconds that an import waits for a cluster at most
@@ -171,12 +170,10 @@ def _protect_current_client() -> None:
     try:
         client.sync(_protect, client, callback_timeout=_PATIENCE)
     except TimeoutError:
-        warnings.warn(
+        warn(
             f"the scheduler at {client.scheduler.address} did not answer within {_PATIENCE} s; "
             "sums of sparse arrays can be wrong on its workers. Call "
-            "daskpart._sparse_fixes.protect(client) when it does",
-            DaskpartWarning,
-            stacklevel=2,
+            "daskpart._sparse_fixes.protect(client) when it does"
         )
 
 
@@ -186,11 +183,9 @@ async def _protect(client: Any) -> None:
         await client.register_plugin(plugin)
     except Exception as error:
         await client.unregister_worker_plugin(_PLUGIN_NAME)
-        warnings.warn(
+        warn(
             f"the workers of {client.scheduler.address} cannot import daskpart ({error!r}); sums "
-            "of sparse arrays can be wrong there. Install daskpart on every worker",
-            DaskpartWarning,
-            stacklevel=2,
+            "of sparse arrays can be wrong there. Install daskpart on every worker"
         )
 
 

@@ -15,6 +15,12 @@ This module imports nothing of the house, so every folder may import it.
 
 from __future__ import annotations
 
+import sys
+import warnings
+from types import FrameType
+
+_PASSED_OVER = {"daskpart", "sklearn", "joblib"}  # the latter call methods of ours for users
+
 
 class DaskpartError(Exception):
     """Base of every error that daskpart raises on purpose."""
@@ -78,3 +84,18 @@ class DaskpartWarning(UserWarning):
 
 class BalanceWarning(DaskpartWarning):
     """The asked balance cannot be met; the message states the imbalance reached."""
+
+
+def warn(message: str, category: type[Warning] = DaskpartWarning) -> None:
+    """Warn of the line outside daskpart that led here, however deep inside the reason shows.
+
+    Parameters
+    ----------
+    message : str
+    category : type of Warning, default=DaskpartWarning
+    """
+    frame: FrameType | None = sys._getframe(1)
+    level = 2
+    while frame and str(frame.f_globals.get("__name__")).partition(".")[0] in _PASSED_OVER:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

@@ -14,7 +14,6 @@ the same triples in the same order, so nothing downstream depends on where the d
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,7 +24,7 @@ import sparse
 
 from daskpart._floor.checks import one_of
 from daskpart._floor.words import counted, not_read
-from daskpart.errors import DaskpartWarning, InputError
+from daskpart.errors import InputError, warn
 
 from .column_names import Columns, rating_columns
 from .coordinates import (
@@ -314,11 +313,9 @@ def without_repeats(matrix: LabelledMatrix, repeats: Literal["last", "sum"]) -> 
         labels = (matrix.row_labels, matrix.column_labels)
         refuse_nonfinite(values, (rows, columns), names, "sums of ratings", labels)
     elif len(values) < matrix.nnz:
-        warnings.warn(
+        warn(
             f"{matrix.nnz - len(values)} of {matrix.nnz} ratings repeat a position "
-            f"({matrix.row_name}, {matrix.column_name}); the last one given of each is kept",
-            DaskpartWarning,
-            stacklevel=2,
+            f"({matrix.row_name}, {matrix.column_name}); the last one given of each is kept"
         )
     return replace(matrix, rows=rows, columns=columns, values=values)
 

@@ -15,7 +15,6 @@ and values of one cell add up. With ``missing="unknown"`` what is not stored is 
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,7 +26,7 @@ import sparse
 from daskpart._floor.checks import as_array, one_of, require_like, several, whole_numbers
 from daskpart._floor.tables import ShownAsTable
 from daskpart._floor.words import listed, not_read
-from daskpart.errors import DaskpartWarning, InputError, ReadError
+from daskpart.errors import InputError, ReadError, warn
 
 from .column_names import plain_word
 from .coordinates import (
@@ -244,11 +243,9 @@ def from_coordinates(
     zero = missing == "zero"
     cells, sums = merged(indices, numbers, extents, "sum" if zero else "last")
     if len(sums) < n_given:
-        warnings.warn(
+        warn(
             f"{n_given - len(sums)} of {n_given} entries repeat a cell given before; "
             + ("the values of a cell are summed" if zero else "the last one given is kept"),
-            DaskpartWarning,
-            stacklevel=3,
         )
         refuse_nonfinite(sums, list(cells), names, "values", named)
     nonzero = sums != 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from daskpart._floor.atomic import replacing
-from daskpart.errors import DaskpartWarning
+from daskpart.errors import warn
 
 _UNREADABLE = (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error)
 
@@ -71,11 +70,9 @@ def cached_arrays(
             content: dict[str, Any] = {"key": np.array(key), **arrays}
             np.savez_compressed(file, **content)
     except OSError as error:
-        warnings.warn(
+        warn(
             f"the cache file {path} cannot be written ({error}); the data is made anew next time. "
-            "DASKPART_CACHE names another folder",
-            DaskpartWarning,
-            stacklevel=4,
+            "DASKPART_CACHE names another folder"
         )
     return arrays
 

@@ -8,7 +8,6 @@ or the lines of a table by their time: the last of each user, or all that is lat
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,7 +23,7 @@ from daskpart._floor.words import listed
 from daskpart.containers.column_names import pair_columns, time_column
 from daskpart.containers.matrix import LabelledMatrix, sparse_triples, without_repeats
 from daskpart.containers.tables import from_arrow, is_table
-from daskpart.errors import DaskpartWarning, InputError
+from daskpart.errors import InputError, warn
 
 
 def train_test_split_ratings(
@@ -181,11 +180,9 @@ def leave_last_out(
     if held_out.any():
         late = int(np.count_nonzero(when[~held_out] > when[held_out].min()))
         if late:
-            warnings.warn(
+            warn(
                 f"training sees the future: {late} of its {int((~held_out).sum())} lines are later "
-                "than the first that is held out; split_by_time holds out all that is later",
-                DaskpartWarning,
-                stacklevel=2,
+                "than the first that is held out; split_by_time holds out all that is later"
             )
     return _two_sides(frame, held_out)
 

@@ -18,14 +18,13 @@ partitioning (Karypis and Kumar, "Multilevel algorithms for multi-constraint gra
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskpart._incidence import group
-from daskpart.errors import BalanceWarning
+from daskpart.errors import BalanceWarning, warn
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitions import Partition
 
@@ -161,9 +160,8 @@ def warn_if_too_heavy(
         why = f"no better was found (heaviest vertex: {weight}); allow more or use fewer parts"
     else:
         return
-    warnings.warn(
+    warn(
         f"imbalance {partition.imbalance:.4g}{what} was reached where {epsilon:.4g} was asked: "
         f"the heaviest of {n_parts} parts weighs {heaviest}, {allowed} was allowed, and {why}",
         BalanceWarning,
-        stacklevel=3,
     )

@@ -9,7 +9,6 @@ process (``pip install 'daskpart[quality]'``). Any object with the same three na
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from daskpart.errors import BalanceWarning, InputError
+from daskpart.errors import BalanceWarning, InputError, warn
 
 from .checks import checked_epsilon
 
@@ -163,10 +162,9 @@ def warn_if_unbalanced(weights: np.ndarray, targets: np.ndarray, epsilon: float)
         return
     worst = int(np.argmax(weights - allowed))
     reached = weights[worst] / targets[worst] - 1.0 if targets[worst] > 0 else np.inf
-    warnings.warn(
+    warn(
         f"the balance asked for (epsilon={epsilon:g}) was not reached: part {worst} weighs "
         f"{weights[worst]:g}, {reached:.1%} more than its target of {targets[worst]:g}; "
         "a vertex may be too heavy, so allow a larger epsilon or ask for fewer parts",
         BalanceWarning,
-        stacklevel=3,
     )

@@ -10,7 +10,6 @@ right for tensors, whose values are counts and sums.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -18,7 +17,7 @@ import numpy as np
 import sparse
 
 from daskpart.containers.coordinates import index_dtype, merged
-from daskpart.errors import DaskpartWarning, InputError, ReadError
+from daskpart.errors import InputError, ReadError, warn
 
 if TYPE_CHECKING:
     import xarray
@@ -148,11 +147,7 @@ def assemble(
                 f"{source}: the values of a cell sum to more than {kept.dtype} can hold"
             )
         what = "the last value of each cell is kept" if repeats == "last" else "values are summed"
-        warnings.warn(
-            f"{source}: {len(values) - len(kept)} entries repeat a cell given before; {what}",
-            DaskpartWarning,
-            stacklevel=2,
-        )
+        warn(f"{source}: {len(values) - len(kept)} entries repeat a cell given before; {what}")
     return sparse.COO(coords, kept, shape=shape, sorted=True, has_duplicates=False)
 
 

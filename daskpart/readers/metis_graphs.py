@@ -14,13 +14,12 @@ Vertices count from 1; every edge stands on both its lines. fmt: 1 edge weights,
 
 from __future__ import annotations
 
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart.errors import DaskpartWarning, ReadError
+from daskpart.errors import ReadError, warn
 from daskpart.hypergraph import Hypergraph
 
 from .lines import Lines, with_header
@@ -83,11 +82,9 @@ def _layout(path: str, header: list[int]) -> _Layout:
         raise ReadError(f"{path}: fmt {fmt:03d} has weights, but ncon is 0 in the first line")
     left_out = ["the vertex sizes"] * has_sizes + ["all weights but the first"] * (n_weights > 1)
     if left_out:
-        warnings.warn(
+        warn(
             f"{path}: {' and '.join(left_out)} are left out: a vertex has one weight here; "
-            "`partition` takes the others as further_weights",
-            DaskpartWarning,
-            stacklevel=3,
+            "`partition` takes the others as further_weights"
         )
     before = has_sizes + n_weights
     return _Layout(before, has_weights, int(has_sizes), has_edge_weights)

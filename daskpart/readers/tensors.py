@@ -11,7 +11,6 @@ no shape: the largest index of each mode sets it, unless `shape` does.
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,7 +18,7 @@ import sparse
 
 from daskpart._floor.checks import whole_numbers
 from daskpart.containers.coordinates import index_dtype
-from daskpart.errors import DaskpartWarning, InputError, ReadError
+from daskpart.errors import InputError, ReadError, warn
 
 from .assembly import assemble, value_type
 from .scanning import read_rows
@@ -100,10 +99,8 @@ def _from_zero(index: np.ndarray, mode: int, path: str, zero_based: bool | None)
         return index
     if zero_based is not None:
         raise InputError(f"{path}: zero_based=False, but mode {mode + 1} holds the index 0")
-    warnings.warn(
+    warn(
         f"{path}: mode {mode + 1} holds the index 0, so this mode is read as 0-based "
-        "(the others as 1-based unless a warning says so)",
-        DaskpartWarning,
-        stacklevel=2,
+        "(the others as 1-based unless a warning says so)"
     )
     return index

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from pathlib import Path
 
 from daskpart._floor.archive import SUFFIXES, checked_suffix, read_arrays
 from daskpart._floor.atomic import check_writable, remove
 from daskpart._floor.checks import whole_number
-from daskpart.errors import DaskpartWarning, InputError, ReadError
+from daskpart.errors import InputError, ReadError, warn
 
 from .state import State
 
@@ -139,7 +138,7 @@ class CheckpointWriter:
                         "checkpoint_path."
                     ) from error
                 words = f"checkpoint passed over: {error} It is {_put_aside(path).name} now."
-                warnings.warn(words, DaskpartWarning, stacklevel=2)
+                warn(words)
         return None
 
 

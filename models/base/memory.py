@@ -9,14 +9,13 @@ that takes more than there is may be killed, and then nothing tells why.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daskpart.errors import DaskpartWarning
+from daskpart.errors import warn
 
 from .reports import bytes_words
 from .session import client_for
@@ -75,11 +74,9 @@ def warn_of_memory(memory: Mapping[str, NDArray[np.int64]], transport: str, clie
         )
     else:
         return
-    warnings.warn(
+    warn(
         f"{told}: the fit may be killed. Give it workers with more memory, or a smaller model or "
-        "less data (plan(…).report() tells what takes it)",
-        DaskpartWarning,
-        stacklevel=4,
+        "less data (plan(…).report() tells what takes it)"
     )
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import copy
 import os
-import warnings
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 
 from daskpart._floor.archive import read_arrays, write_arrays
 from daskpart._floor.words import counted
-from daskpart.errors import DaskpartWarning, InputError, ReadError
+from daskpart.errors import InputError, ReadError, warn
 
 from .labels import LabelIndex, pack_labels, unpack_labels
 from .reports import bytes_words
@@ -506,7 +505,7 @@ class State:
         self.check_resumes(settings, source)
         if before != now:
             words = f"{source} is of {before} ranks, this fit has {now}: it goes on, to other bits"
-            warnings.warn(words, DaskpartWarning, stacklevel=5)
+            warn(words)
         return self.watched_in(settings, patience)
 
     def check_resumes(

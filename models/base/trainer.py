@@ -13,7 +13,6 @@ is left after Ctrl-C, and where a fit goes on after a loss, with the same bits.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -23,13 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from daskpart._floor.memory import give_back_freed_memory
-from daskpart.errors import (
-    DaskpartWarning,
-    DivergenceError,
-    InputError,
-    SchedulerLostError,
-    WorkerLostError,
-)
+from daskpart.errors import DivergenceError, InputError, SchedulerLostError, WorkerLostError, warn
 
 from .early_stopping import Watch, seen_before
 from .interrupts import interrupts_at_the_end
@@ -295,11 +288,7 @@ class Trainer:
                 nowhere = isinstance(error, SchedulerLostError)
                 if nowhere or self._losses > MAX_LOSSES or interrupted():
                     raise
-                warnings.warn(
-                    f"{error} The fit goes on from the end of {self.unit} {self.kept.epoch}.",
-                    DaskpartWarning,
-                    stacklevel=6,
-                )
+                warn(f"{error} The fit goes on from the end of {self.unit} {self.kept.epoch}.")
                 self.close()
 
     def _opened(self) -> Any:

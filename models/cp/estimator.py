@@ -14,7 +14,6 @@ Sparse Tensor Decomposition".
 from __future__ import annotations
 
 import os
-import warnings
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -23,7 +22,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from daskpart._floor.checks import finite_number
 from daskpart.containers.tensor import Missing
-from daskpart.errors import BalanceWarning, DaskpartWarning, InputError
+from daskpart.errors import BalanceWarning, InputError, warn
 from daskpart.models.base.callbacks import EpochContexts, Tolerance, with_callbacks
 from daskpart.models.base.cutting import kept_cut
 from daskpart.models.base.docstrings import with_shared_words, with_words_of_fit
@@ -474,7 +473,7 @@ class CPDecomposition(CPModel):
         if plan.imbalance_told:
             imbalance = f"imbalance {plan.report().imbalance:.4g} of the work"
             told = f"{imbalance}; the cut: {plan.imbalance_told}"
-            warnings.warn(told, BalanceWarning, stacklevel=4)
+            warn(told, BalanceWarning)
         if self.missing == "unknown":
             ridge = ridge_modes(self.ridge, problem.dims)
             warn_of_little_known(plan, ridge, self._fixed(problem))
@@ -588,9 +587,7 @@ class CPDecomposition(CPModel):
     def _keep_more(self, problem: TensorProblem, plan: CPPlan) -> None:
         self.method_ = plan.method
         if not self.state_.weights.any():
-            warnings.warn(
+            warn(
                 "all components are 0, and so is the fit: values below 0 are out of reach of "
-                "nonnegative factors. Give -X, or leave a mode free (nonnegative=[…])",
-                DaskpartWarning,
-                stacklevel=4,
+                "nonnegative factors. Give -X, or leave a mode free (nonnegative=[…])"
             )

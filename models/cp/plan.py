@@ -8,7 +8,6 @@ smaller predicted time on the transport is taken (α seconds a message, β a byt
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -30,7 +29,7 @@ from daskpart.collectives.plan import Round
 from daskpart.connectivity import Connectivity
 from daskpart.containers.numbering import Numbering, number_owned
 from daskpart.containers.tensor import LabelledTensor
-from daskpart.errors import DaskpartWarning, InputError
+from daskpart.errors import InputError, warn
 from daskpart.models.base.held_out import messages_beside
 from daskpart.models.base.memory import bytes_of
 from daskpart.models.base.plan import ALPHA_BETA, FitPlan
@@ -336,22 +335,18 @@ def warn_of_little_known(
         dim, connectivity = plan.dims[mode], plan.connectivities[mode]
         n_empty = int(np.count_nonzero(np.diff(connectivity.pointer) == 0))
         if n_empty:
-            warnings.warn(
+            warn(
                 f"{n_empty} of {connectivity.n_items} indices of {dim} have no entry to learn "
-                f"from: their factor rows are 0, and {predicted} is what is predicted of them",
-                DaskpartWarning,
-                stacklevel=5,
+                f"from: their factor rows are 0, and {predicted} is what is predicted of them"
             )
     n_cells = np.prod([float(connectivity.n_items) for connectivity in plan.connectivities])
     lengths = np.prod([np.square(factor).sum(axis=0) for factor in fixed.values()], axis=0)
     share = weight * plan.nonzeros.sum() / n_cells * np.mean(lengths)
     most = max(ridge[mode] for mode in plan.updated)
     if most > share:
-        warnings.warn(
+        warn(
             f"ridge={most:g} outweighs the entries: factors are normalised, and few cells "
-            f"are stored, so these weigh {share:.1g} in the mean; give a ridge far below that",
-            DaskpartWarning,
-            stacklevel=5,
+            f"are stored, so these weigh {share:.1g} in the mean; give a ridge far below that"
         )
 
 

@@ -7,7 +7,6 @@ edge list (table, array, list)   source, target, weight (1 where there is none)
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +23,7 @@ from daskpart.containers.matrix import (
     sparse_triples,
     xarray_triples,
 )
-from daskpart.errors import DaskpartWarning, InputError, ReadError
+from daskpart.errors import InputError, ReadError, warn
 from daskpart.models.base.labels import LabelIndex, each_text_once
 from daskpart.models.base.problem import scipy_rows
 from daskpart.readers.dialect import EDGES, choose_columns
@@ -124,11 +123,9 @@ def read_graph(
     built = scipy.sparse.coo_array((weights, (rows, columns)), shape=(n, n)).tocsr()
     built.sum_duplicates()
     if built.nnz < len(weights):
-        warnings.warn(
+        warn(
             f"{len(weights) - built.nnz} of {len(weights)} edges repeat another; the weights of "
-            "equal edges are summed",
-            DaskpartWarning,
-            stacklevel=5,
+            "equal edges are summed"
         )
     if symmetrize or (is_a(graph, "networkx", "Graph") and not graph.is_directed()):
         built = _both_ways(built)
@@ -225,12 +222,10 @@ def _rising(nodes: list[Any], rows_have_no_names: bool) -> list[Any]:
         falls = next(i for i, own in enumerate(nodes) if own != rising[i])
         begin = max(falls - 2, 0)
         shown = "… " * (begin > 0) + str(nodes[begin : falls + 2])[1:-1]
-        warnings.warn(
+        warn(
             f"the nodes of the graph are numbers in the order {shown} …, and rows "
             "of features or labels have no names: these are taken to go by number, from "
-            f"{rising[0]}. To say otherwise give a DataFrame, or a Series, whose index names nodes",
-            DaskpartWarning,
-            stacklevel=7,
+            f"{rising[0]}. To say otherwise give a DataFrame, or a Series, whose index names nodes"
         )
     return rising
 

@@ -7,7 +7,6 @@ A model of the three says its loss, how strong its penalty is, and what its targ
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -21,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from daskpart._floor.checks import as_array, real_numbers
-from daskpart.errors import DaskpartWarning, InputError
+from daskpart.errors import DaskpartWarning, InputError, warn
 from daskpart.models.base.docstrings import with_shared_words
 from daskpart.models.base.parameters import AT_LEAST_0, POSITIVE
 from daskpart.models.base.session import client_for
@@ -439,12 +438,11 @@ class LinearModel(SampleModel):
             large = row["gradient"] >= UNMOVED * first["gradient"]  # for rounding to be the reason
             stuck = row["evaluations"] == MAX_TRIES and not row["change"] and large
             if stuck or (state.epoch == last and row["change"] >= self.tol):
-                warnings.warn(
+                warn(
                     f"L-BFGS has not converged in {state.epoch} iterations: an entry of the "
                     f"gradient is still {row['gradient']:.2g}. Scale the features (StandardScaler, "
                     "MaxAbsScaler), or raise max_iter or tol.",
                     NotConvergedWarning,
-                    stacklevel=2,
                 )
         return state
 

@@ -13,7 +13,6 @@ Collaborative Filtering".
 from __future__ import annotations
 
 import os
-import warnings
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -21,7 +20,7 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from daskpart.containers.matrix import LabelledMatrix
-from daskpart.errors import DaskpartWarning, InputError
+from daskpart.errors import InputError, warn
 from daskpart.models.base.callbacks import with_callbacks
 from daskpart.models.base.docstrings import with_shared_words, with_words_of_fit
 from daskpart.models.base.fitted import as_fitted
@@ -403,11 +402,9 @@ class MatrixFactorization(Recommender):
         if eta is None:
             eta = 1 if self.schedule == "gasgd" else n_ranks
         if eta > n_ranks and self.schedule == "pasgd":
-            warnings.warn(
+            warn(
                 f"eta={eta} is more than n_ranks={n_ranks}; {n_ranks} is used, which already "
-                "leaves no staleness",
-                DaskpartWarning,
-                stacklevel=4,
+                "leaves no staleness"
             )
             eta = n_ranks
         return plan_fit(
@@ -520,12 +517,10 @@ class MatrixFactorization(Recommender):
             self.seen_ = seen_pattern(problem.matrix, problem.seen_before)
         nothing_drawn = self.loss == "bpr" and not self.state_.history[-1]["train_loss"]
         if nothing_drawn and problem.known is None:  # of a batch it may be so
-            warnings.warn(
+            warn(
                 "no item was left to draw that a user had not, so nothing was learnt: users have "
                 "all items that their rank holds at a time. Take fewer ranks, a smaller eta, or "
-                "leave out users who have everything",
-                DaskpartWarning,
-                stacklevel=4,
+                "leave out users who have everything"
             )
         if hasattr(self, "new_rows_distance_"):  # of an earlier fit
             del self.new_rows_distance_

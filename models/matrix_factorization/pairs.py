@@ -6,7 +6,6 @@ sparse container with or without labels          ──►  the same, one for ea
 
 from __future__ import annotations
 
-import warnings
 from numbers import Number
 from typing import Any
 
@@ -18,7 +17,7 @@ from daskpart._floor.words import plural
 from daskpart.containers.column_names import Columns, pair_columns
 from daskpart.containers.matrix import LabelledMatrix
 from daskpart.containers.tables import is_dask_frame
-from daskpart.errors import DaskpartWarning, InputError
+from daskpart.errors import InputError, warn
 from daskpart.models.base.labels import LabelIndex
 
 from .state import MFState
@@ -112,12 +111,10 @@ def entry_positions(
     """
     items = item_positions(matrix, factors, unknown)
     if matrix.row_labels is None and matrix.shape[0] != factors.n_users:
-        warnings.warn(
+        warn(
             f"{matrix.shape[0]} unlabelled rows for a model of {factors.n_users} "
             f"{plural(factors.user_name)}: row i is taken for {factors.user_name} i. Label the "
-            "rows where they are others, as in cross-validation.",
-            DaskpartWarning,
-            stacklevel=3,
+            "rows where they are others, as in cross-validation."
         )
     return side_positions(matrix.rows, matrix.row_labels, factors.users(), unknown), items
 

@@ -9,7 +9,6 @@ their labels; where the ratings had none, by position.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -20,7 +19,7 @@ import scipy.sparse
 from daskpart._floor.checks import needs_pyarrow, whole_number
 from daskpart._floor.words import plural
 from daskpart.containers.matrix import LabelledMatrix
-from daskpart.errors import DaskpartWarning, InputError
+from daskpart.errors import InputError, warn
 from daskpart.models.base.labels import LabelIndex
 from daskpart.models.base.parameters import AT_LEAST_0, COUNT, SHARE
 from daskpart.models.base.problem import share_held_out
@@ -336,11 +335,9 @@ def _warn_of_no_list(labels: Any, name: str, why: str, advice: str = "") -> None
     if not len(labels):
         return
     who = f"{len(labels)} {name if len(labels) == 1 else plural(name)}"
-    warnings.warn(
+    warn(
         f"{who} {why}, the first {np.asarray(labels).tolist()[0]!r}: there is nothing to rank by, "
-        f"so they get no list{advice}",
-        DaskpartWarning,
-        stacklevel=4,
+        f"so they get no list{advice}"
     )
 
 
