@@ -295,7 +295,7 @@ def pack_labels(
     objects = _object_array([_of_python(label) for label in labels.astype(object)])
     if all(type(label) is str for label in objects):
         pieces = [label.encode("utf-8", "surrogatepass") for label in objects]
-        dtype = labels.dtype.str if kind == "U" else "O"
+        dtype = labels.dtype.str if kind == "U" else kind
         description = {"kind": "text", "dtype": dtype}
     elif all(map(_is_plain, objects)):
         pieces = [json.dumps(label).encode() for label in objects]

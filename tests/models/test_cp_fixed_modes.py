@@ -235,6 +235,20 @@ def test_a_factor_over_another_dimension_is_refused(dims):
     )
 
 
+def test_a_fit_goes_on_whatever_numpy_holds_its_names_in(tmp_path):
+    """Texts of any width came back from a folder as objects: parameters of another fit."""
+    words = np.array([f"word{i}" for i in range(20)], np.dtypes.StringDType())
+    names = ("word", "place", "day")
+    tensor = xr.DataArray(drawn(3), dims=names, coords={"word": words.astype(object)})
+    factor = xr.DataArray(given_factors((20,))[0], dims=("word", "r"), coords={"word": words})
+    options = {"fixed_modes": {"word": factor}, "checkpoint_path": tmp_path / "fit"}
+    model(max_iter=2, **options).fit(tensor).save(tmp_path / "m")
+    loaded = daskpart.CPDecomposition.load(tmp_path / "m")
+    assert loaded.fixed_modes["word"]["word"].dtype == words.dtype
+    loaded.set_params(max_iter=4, resume=True).fit(tensor)
+    assert_same(loaded, model(fixed_modes=options["fixed_modes"]).fit(tensor))
+
+
 def test_names_of_some_factors_to_begin_from_are_read():
     tensor, start = drawn(3), given_factors(SHAPES[3])
     days = np.arange(10)
