@@ -561,6 +561,11 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
         assert self.checkpoint_path is not None  # checked
         return CheckpointWriter(self.checkpoint_path, self._state_class, self.checkpoint_every)
 
+    @property
+    def _tolerance(self) -> float:
+        """By how little a step may change what is looked at for the fit to be done."""
+        return float(self.tol)
+
     def _own_callbacks(self) -> list[EpochCallback]:
         own: list[EpochCallback] = []
         if self.checkpoint_path is not None:  # first: what progress tells is on the disk
@@ -568,7 +573,7 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
         if self.verbose:
             own.append(TrainingProgress(force=True))
         if self._tolerance_column is not None:
-            own.append(Tolerance(self.tol, self._tolerance_column))
+            own.append(Tolerance(self._tolerance, self._tolerance_column))
         return own
 
     def _most_ranks(self, problem: Any) -> float:

@@ -547,7 +547,7 @@ class CPDecomposition(CPModel):
             state.shape,
             update=Update(self._signs(problem.dims), ridge_modes(self.ridge, problem.dims)),
             dtype=self._dtype(problem),
-            tolerance=float(self.tol),
+            tolerance=self._tolerance,
             watch=self._watch(),
         )
 
@@ -564,7 +564,7 @@ class CPDecomposition(CPModel):
 
         Of one step, as of `partial_fit`, and where a fit goes on there is but one.
         """
-        enough = Tolerance(self.tol, "fit_change")
+        enough = Tolerance(self._tolerance, "fit_change")
         n_starts = self.n_init if not start.epoch and last == self.max_iter else 1
         for number in range(1, n_starts):
             other = self._first_state(problem, plan, number)

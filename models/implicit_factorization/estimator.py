@@ -453,7 +453,7 @@ class ImplicitFactorization(Recommender):
             events_of_ranks(problem.matrix, plan, float(self.alpha)),
             solve=self._solving(),
             n_events=problem.matrix.nnz,
-            tolerance=float(self.tol),
+            tolerance=self._tolerance,
             init_scale=float(self.init_scale),
         )
 

@@ -59,8 +59,8 @@ tol : float, default=1e-4
     Stop when no entry of the gradient is larger (lbfgs; of a regression as a share of the largest
     at weights of 0, where that is below 1; with an L1 term of the pseudo-gradient), or when the
     loss changes less from an epoch to the next (sgd, server); of averaged SGD that at the mean
-    weights, which is looked at after epochs 1, 3, 7, 15 and so on. With 0 (sgd, server) it is not
-    looked at, and all epochs are done.
+    weights, which is looked at after epochs 1, 3, 7, 15 and so on. With 0 lbfgs stops where it
+    finds no step; of the others all epochs are done.
 batch_size : int, default=128
     Samples of each rank in a step of SGD: K ranks take K · batch_size.
 optimizer : {"auto", "sgd", "adagrad", "momentum", "adam"}, default="auto"
@@ -415,9 +415,9 @@ class LinearModel(SampleModel):
             rows_on = partial(self._rows, plan=plan, problem=problem, shuffle=self._shuffles)
             fit = self._server_options(plan, problem)
             of_fit = SgdServerText if isinstance(fit, ServerSgd) else BlocksText
-            return of_fit(session, plan, rows_on, fit, float(self.tol))
+            return of_fit(session, plan, rows_on, fit, self._tolerance)
         rows = self._rows(session, plan, problem, self._shuffles)
-        return LinearText(session, rows, self._options(plan, problem), float(self.tol))
+        return LinearText(session, rows, self._options(plan, problem), self._tolerance)
 
     def _server_options(self, plan: Any, problem: Any) -> ServerSgd | DelayedBlocks:
         return ServerSgd(
@@ -445,6 +445,12 @@ class LinearModel(SampleModel):
                     NotConvergedWarning,
                 )
         return state
+
+    @property
+    def _tolerance(self) -> float:
+        # where L-BFGS finds no step, its change is 0, and it would try the same ones ever after
+        least = np.finfo(np.float64).tiny if self.solver == "lbfgs" else 0.0
+        return max(super()._tolerance, least)
 
     def _options(self, plan: Any, problem: Any) -> Sgd | Lbfgs:
         l1, l2 = self._penalty(problem)

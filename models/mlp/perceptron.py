@@ -295,7 +295,7 @@ class Perceptron(SampleModel):
             random_state=plan.random_state,
             shuffle=bool(self.shuffle),
         )
-        return MLPText(session, rows, fit, float(self.tol))
+        return MLPText(session, rows, fit, self._tolerance)
 
     def _optimizer(self) -> Optimizer:
         return with_decay(self.optimizer, (float(self.alpha), 0.0))

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from fit_tools import assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
@@ -155,6 +156,23 @@ def test_separable_classes_without_a_penalty_are_followed_until_gradients_vanish
     X, y = np.array([[1.0], [-1.0]]), [1, 0]
     model = LogisticRegression(C=np.inf, tol=0, max_iter=700, n_ranks=2, transport="local")
     assert model.fit(X, y).history_["gradient"].iloc[-1] < 1e-170
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("make", [LinearRegression, LogisticRegression])
+def test_without_a_tolerance_it_ends_where_no_step_is_found(tmp_path, make, seed):
+    """Each further iteration tried the same 40 steps again; and nobody is told to raise tol."""
+    random = np.random.default_rng(seed)
+    X, y = random.normal(size=(80, 4)) + 1e6, random.integers(2, size=80)
+    options = {"tol": 0, "n_ranks": 2, "transport": "local"}
+    model = make(max_iter=300, **options).fit(X, y)
+    change = model.history_["change"].to_numpy()
+    assert model.n_iter_ < 100 and change[:-1].all() and not change[-1]
+    assert model.history_["gradient"].iloc[-1] < 1e-3 * model.history_["gradient"].iloc[0]
+    options["checkpoint_path"] = tmp_path / "fit"
+    make(max_iter=3, **options).fit(X, y)
+    for _ in range(2):  # the second time it is at its end
+        assert_same(make(max_iter=300, resume=True, **options).fit(X, y), model)
 
 
 @pytest.mark.parametrize("n_ranks", [2, 3, 5])
