@@ -179,6 +179,8 @@ def mask_of(mask: Any, vertices: Any, row_names: Any, n: int, name: str) -> NDAr
         For errors, which are InputErrors.
     """
     given = as_array(mask, name)
+    if given.dtype == object and all(isinstance(each, bool | np.bool_) for each in given.flat):
+        given = given.astype(bool)  # as pandas gives its nullable ones
     if vertices is not None and given.dtype.kind in "OUT":
         return _chosen(LabelIndex(vertices, n, "vertex").positions(mask), n)
     own = names_of_rows(mask) if _is_mask(given) else None

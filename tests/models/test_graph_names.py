@@ -202,6 +202,8 @@ def test_labels_and_masks_go_with_the_rows_of_features():
         of_name[of_name],
         names[held],
         held[order] * 1,
+        held[order].astype(object),
+        of_name.astype("boolean")[::-1],
     ):
         fitted = model().fit(X, y[order], graph=A, validation_mask=mask)
         np.testing.assert_array_equal(weights_of(fitted), weights_of(plain))
