@@ -153,8 +153,6 @@ def _with_room(prepared: PreparedPlan, with_payload: bool) -> PreparedEmbedding:
         raise InputError(
             f"The plan has {prepared.payload_rows} payload rows in a message; use {name} for it."
         )
-    if with_payload and not prepared.every_message:
-        raise InputError("A payload needs every message; embed(plan, every_message=True).")
     return prepared
 
 

@@ -149,7 +149,8 @@ def embed(
     payload_rows : int
         Rows of dense payload that ride in every message; see `rows_for_payload`.
     every_message : bool
-        Keep messages without rows, as an allreduce sends them. False: only what carries rows.
+        Keep messages without rows, as an allreduce sends them. False: only what carries rows, as
+        every message does where there are payload rows.
 
     Returns
     -------
@@ -170,7 +171,7 @@ def embed(
             f"Only a point-to-point expand or reduce (one round) can be embedded; got {plan!r}."
         )
     payload_rows = whole_number(payload_rows, "payload_rows", 0)
-    every_message = bool(every_message)
+    every_message = bool(every_message) or payload_rows > 0
     outward = _outward(plan)
     entry = outward.rounds[0]
     sender = np.repeat(entry.source, entry.lengths).astype(np.int64)

@@ -58,7 +58,6 @@ class PreparedEmbedding(PreparedPlan):
 
     routes: PerRank = field(repr=False, kw_only=True)
     payload_rows: int = field(kw_only=True)
-    every_message: bool = field(kw_only=True)
 
 
 def prepare_embedding(
@@ -78,7 +77,7 @@ def prepare_embedding(
     (over_slots,) = communicator.prepare_all([rounds], slots, [label or plan.kind])
     return PreparedEmbedding(
         plan.kind, over_slots.label, over_slots.rounds, plan, routes=routes,
-        payload_rows=plan.payload_rows, every_message=plan.every_message,
+        payload_rows=plan.payload_rows,
     )  # fmt: skip
 
 

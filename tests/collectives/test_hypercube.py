@@ -276,6 +276,7 @@ def test_payload_rows_stand_at_the_end_of_every_message():
         for message in range(entry.n_messages):
             rows = entry.items[entry.pointer[message] : entry.pointer[message + 1]]
             assert rows[-3:].tolist() == [2, 3, 4]
+    assert embedded(connectivity, payload_rows=3, every_message=False) == plan
     assert rows_for_payload(0, 4) == 2 and rows_for_payload(16, 24) == 1
     assert rows_for_payload(17, 24) == 2
 

@@ -51,9 +51,6 @@ def test_plans_that_do_not_fit(four):
     with_room = communicator.prepare(embed(plan, payload_rows=1), items)
     with pytest.raises(InputError, match=r"1 payload rows .* use expand_allreduce"):
         expand(communicator, with_room, rows)
-    sparse = embed(plan, payload_rows=1, every_message=False)
-    with pytest.raises(InputError, match="every_message=True"):
-        expand_allreduce(communicator, communicator.prepare(sparse, items), rows, numbers)
 
 
 def test_an_embedded_plan_is_embedded_once_and_prepared_as_such():
