@@ -43,25 +43,35 @@ def test_worker_processes_give_the_bits_of_local(tensor, client, n_ranks):
     assert not client.futures  # nothing is left behind
 
 
-@pytest.mark.cluster
-@pytest.mark.parametrize(
+of_every_loss = pytest.mark.parametrize(
     ("loss", "fixed"),
     [
         *((loss, ()) for loss in LOSSES if loss not in ("squared", "nonnegative")),  # as above
         *((loss, (2,)) for loss in LOSSES),
     ],
 )
+
+
+@of_every_loss
+def test_graph_on_threads_gives_the_bits_of_local_for_every_loss(loss, fixed):
+    assert_same_over("graph", loss, fixed)
+
+
+@pytest.mark.cluster
+@of_every_loss
 def test_worker_processes_give_the_bits_of_local_for_every_loss(client, loss, fixed):
+    assert_same_over("dask", loss, fixed)
+
+
+def assert_same_over(transport, loss, fixed):
     tensor, start = drawn(3, loss), given_factors(SHAPES[3])
     options = LOSSES[loss] | {"max_iter": 2, "fixed_modes": {m: start[m] for m in fixed} or None}
     for method in METHODS[::2] if fixed else METHODS:
-        local, graph, dask = (
-            model(kind, method=method, **options).fit(tensor) for kind in ("local", "graph", "dask")
+        local, other = (
+            model(kind, method=method, **options).fit(tensor) for kind in ("local", transport)
         )
-        for other in (graph, dask):
-            assert_same(local, other)
-            assert other.comm_report_.matches
-        assert dask.comm_report_.transport == "dask"
+        assert_same(local, other)
+        assert other.comm_report_.matches and other.comm_report_.transport == transport
 
 
 @pytest.mark.cluster
