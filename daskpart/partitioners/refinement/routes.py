@@ -24,6 +24,9 @@ from daskpart._floor.kernels import kernel
 from daskpart.partitioners.pin_counts import move_gains, move_vertex
 
 _CANDIDATES = 5
+# one type each: a literal, or an int32 beside an int64, has every kernel below compiled anew
+_START, _NOBODY = np.int64(0), np.int64(-1)
+_MAKE, _UNMAKE = np.int64(1), np.int64(-1)
 
 
 class Rows(NamedTuple):
@@ -59,7 +62,7 @@ class Rows(NamedTuple):
     used: NDArray[np.int32]
 
 
-@kernel
+@kernel(internal=True)
 def _put(load, turn, rank, amount, power, scale):
     before = load[turn, rank]
     load[turn, rank] = before + amount
@@ -68,7 +71,7 @@ def _put(load, turn, rank, amount, power, scale):
     return (scale * (before + amount)) ** power - (scale * before) ** power
 
 
-@kernel
+@kernel(internal=True)
 def _hop(load, turn, source, target, amount, form, scale):
     """Add one hop of `amount` rows; returns what Σ (load × scale)^power gains."""
     gained = _put(load, turn, source, amount, form[2], scale)
@@ -77,14 +80,14 @@ def _hop(load, turn, source, target, amount, form, scale):
     return gained
 
 
-@kernel
+@kernel(internal=True)
 def _branch(member, owner, others, skip, amount, form, scale, load):
     """Add the hops to `member` that no path to another member takes."""
     dimensions = form[0]
     if member == owner:
         return 0.0
     if dimensions < 0:
-        return _hop(load, 0, owner, member, amount, form, scale)
+        return _hop(load, _START, owner, member, amount, form, scale)
     corners = (1 << dimensions) - 1
     shared = 0
     for other in others:
@@ -105,21 +108,21 @@ def _branch(member, owner, others, skip, amount, form, scale, load):
     return gained
 
 
-@kernel
+@kernel(internal=True)
 def _fold_in(owner, amount, form, scale, load):
     """Add the hop of a folded owner to its partner, before the first bit."""
     corners = (1 << max(form[0], 0)) - 1
     if form[0] < 0 or owner <= corners:
         return 0.0
-    return _hop(load, 0, owner, owner & corners, amount, form, scale)
+    return _hop(load, _START, owner, owner & corners, amount, form, scale)
 
 
-@kernel
+@kernel(internal=True)
 def _tree(members, owner, skip, amount, form, scale, load):
     """Add all hops from the owner to the members but `skip`: branch after branch."""
     gained, travels = 0.0, False
     for place in range(len(members)):
-        member = members[place]
+        member = np.int64(members[place])
         if member != skip and member != owner:
             travels = True
             gained += _branch(member, owner, members[:place], skip, amount, form, scale, load)
@@ -128,7 +131,7 @@ def _tree(members, owner, skip, amount, form, scale, load):
     return gained
 
 
-@kernel
+@kernel(internal=True)
 def _find_two(rows, net, own, part):
     """Whether one pin of the net is in its own part, and whether the other part has any."""
     alone, present = False, False
@@ -140,7 +143,7 @@ def _find_two(rows, net, own, part):
     return alone, present
 
 
-@kernel
+@kernel(internal=True)
 def _leads(rows, net, vertex, own, alone):
     """Whether the net's owner goes where the vertex goes."""
     if len(rows.owner_vertices) > 0:
@@ -148,16 +151,16 @@ def _leads(rows, net, vertex, own, alone):
     return alone and rows.owners[net] == own
 
 
-@kernel
+@kernel(internal=True)
 def _change_net(rows, net, vertex, own, part, sign):
     """`_change` of one net."""
     form, scale, load = rows.form, rows.scale, rows.load
     alone, present = _find_two(rows, net, own, part)
     members = rows.parts[rows.pointer[net] : rows.pointer[net] + rows.used[net]]
-    amount, owner = sign * rows.costs[net], rows.owners[net]
-    gone = own if alone else -1
+    amount, owner = sign * rows.costs[net], np.int64(rows.owners[net])
+    gone = own if alone else _NOBODY
     if _leads(rows, net, vertex, own, alone):
-        gained = _tree(members, own, -1, -amount, form, scale, load)
+        gained = _tree(members, own, _NOBODY, -amount, form, scale, load)
         return gained + _tree(members, part, gone, amount, form, scale, load)
     gained = 0.0
     n_before = 0  # sharers that the row travels to
@@ -165,7 +168,7 @@ def _change_net(rows, net, vertex, own, part, sign):
         n_before += member != owner
     n_after = n_before - (alone and own != owner) + (not present and part != owner)
     if alone:
-        gained += _branch(own, owner, members, -1, -amount, form, scale, load)
+        gained += _branch(own, owner, members, _NOBODY, -amount, form, scale, load)
     if not present:
         gained += _branch(part, owner, members, gone, amount, form, scale, load)
     if (n_before > 0) != (n_after > 0):
@@ -174,7 +177,7 @@ def _change_net(rows, net, vertex, own, part, sign):
     return gained
 
 
-@kernel
+@kernel(internal=True)
 def _change(rows, vertex_nets, vertex, own, part, sign):
     """Make (sign 1) or unmake (-1) in the loads what a move does; returns what that gains."""
     gained = 0.0
@@ -190,11 +193,11 @@ def loads_of(pointer, parts, costs, owners, n_parts, form):
     for item in range(len(pointer) - 1):
         members = parts[pointer[item] : pointer[item + 1]]
         if len(members) > 0:
-            _tree(members, owners[item], -1, costs[item], form, 1.0, load)
+            _tree(members, np.int64(owners[item]), _NOBODY, costs[item], form, 1.0, load)
     return load
 
 
-@kernel
+@kernel(internal=True)
 def _choose(own, bonus, seen, n_seen, dimensions, n_parts, chosen):
     """The parts that share most with the vertex, and its neighbours in the hypercube."""
     n_chosen = 0
@@ -219,24 +222,25 @@ def _choose(own, bonus, seen, n_seen, dimensions, n_parts, chosen):
     return n_chosen
 
 
-@kernel
+@kernel(internal=True)
 def _best_candidate(rows, vertex_nets, vertex, own, chosen, weight, room, most):
     """The candidate with room that lowers the objective most, -1 if none does."""
-    best, best_gain = -1, -1e-9
-    for part in chosen:
+    best, best_gain = _NOBODY, -1e-9
+    for candidate in chosen:
+        part = np.int64(candidate)
         if room[part] + weight > most:
             continue
-        gained = _change(rows, vertex_nets, vertex, own, part, 1)
-        _change(rows, vertex_nets, vertex, own, part, -1)
+        gained = _change(rows, vertex_nets, vertex, own, part, _MAKE)
+        _change(rows, vertex_nets, vertex, own, part, _UNMAKE)
         if gained < best_gain:
             best, best_gain = part, gained
     return best
 
 
-@kernel
+@kernel(internal=True)
 def _move(rows, vertex_nets, vertex, own, part):
     """Take the vertex to another part: loads, owners and slots follow."""
-    _change(rows, vertex_nets, vertex, own, part, 1)
+    _change(rows, vertex_nets, vertex, own, part, _MAKE)
     for net in vertex_nets:
         alone, _ = _find_two(rows, net, own, part)
         if _leads(rows, net, vertex, own, alone):
@@ -269,7 +273,7 @@ def offer_round(
     no_steps = np.empty(0)
     n_moved = 0
     for vertex in order:
-        own = assignment[vertex]
+        own = np.int64(assignment[vertex])
         if room[own] - weights[vertex] < least:
             continue
         mine = nets[vertex_pointer[vertex] : vertex_pointer[vertex + 1]]
