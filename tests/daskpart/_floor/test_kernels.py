@@ -169,12 +169,11 @@ def filled(workplace, used_before) -> Workplace:
     return workplace
 
 
-def test_what_one_process_compiles_the_next_one_loads(workplace):
-    assert COMPILED in workplace.run().stdout
-    before = workplace.files()
+def test_what_one_process_compiles_the_next_one_loads(filled):
+    before = filled.files()
     assert len(before) == 2  # the kernel and its helper
-    assert LOADED in workplace.run().stdout
-    assert workplace.files() == before
+    assert LOADED in filled.run().stdout
+    assert filled.files() == before
 
 
 @pytest.mark.parametrize(
