@@ -4,12 +4,13 @@
 
 A communicator of MPI's own between the workers (`Create_group`) keeps these messages apart from all
 others, a tag for each pair of ranks keeps them in order, though several ranks may live in a
-process. MPI gives the number of one that was closed to the next, and with it what nobody took: so a
-header names the session, and what is of another is dropped. Every wait tests, gives the processor
-away, and looks at the time and at what stopped the run: a blocking receive would spin, and ranks
-may share cores. Only the rest of a message whose beginning is here is waited for in a stopped run
-too, as the next run would meet it. What MPI may still read or write is kept until it has done so,
-also where nobody waits for it any more.
+process. MPI gives the number of one that was freed to the next, and what nobody took of it is then
+in the way (Open MPI loses the messages of the next one): so it is emptied before, up to an empty
+message, the last one of each process. Every wait tests, gives the processor away, and looks at the
+time and at what stopped the run: a blocking receive would spin, and ranks may share cores. Only the
+rest of a message whose beginning is here is waited for in a stopped run too, as the next run would
+meet it. What MPI may still read or write is kept until it has done so, also where nobody waits for
+it any more.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from .spmd import SpmdCommunicator
 _BUSY_SECONDS = 20e-3  # of a wait are spent testing, the rest with pauses
 _PAUSE_SECONDS = 5e-5
 _GROUP_TAGS = 32_749  # of `Create_group`: within every tag bound, which is at least 32 767
+_LAST_TAG = 32_767
 _SWEEP_SECONDS = 2.0
 _sched_yield = getattr(os, "sched_yield", None)
 
@@ -92,14 +94,31 @@ class WorkerGroup:
             return not self._under_way and not self._abandoned
 
     def close(self, whole: bool) -> None:
-        """Free the communicator, if it was closed and not broken off.
+        """Free the communicator, if it was closed and not broken off, and could be emptied.
 
         Else what others may still send would meet a later group. What nobody took of this one is
         never read, but what has begun to come may still be written.
         """
-        if whole and self.all_sent():
+        if whole and self._empty():
             self.comm.Free()
         _late[:] = _unfinished([*_late, *self._abandoned])
+
+    def _empty(self) -> bool:
+        """Take what nobody took, up to the last message of every process; whether all came."""
+        comm, byte, status = self.comm, self.mpi.BYTE, self.mpi.Status()
+        others = [process for process in range(comm.size) if process != comm.rank]
+        self.send([b""], [(process, _LAST_TAG) for process in others])
+        missing, begin = len(others), monotonic()
+        while missing or not self.all_sent():
+            if message := comm.Improbe(status=status):
+                buffer = bytearray(status.Get_count(byte))
+                self.keep(message.Irecv([buffer, byte]), buffer)
+                missing -= not buffer  # all other messages have a header
+            elif (waited := monotonic() - begin) > _SWEEP_SECONDS:
+                return False
+            else:
+                _give_way(waited)
+        return True
 
 
 def _unfinished(requests: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
@@ -153,7 +172,7 @@ class MpiEndpoint(Endpoint):
             else:
                 to.append(self._to[destination])
         if to:
-            header, buffers = wire.pack(payload, (self._session.spec.run_id, *call))
+            header, buffers = wire.pack(payload, tuple(call))
             self._group.send([header, *buffers], to)
 
     def receive(self, call: Call, source: int) -> Any:
@@ -208,13 +227,12 @@ class MpiEndpoint(Endpoint):
                 f"A message of rank {source} did not come whole before; make a new communicator."
             )
         group = self._group
-        while message := group.comm.Improbe(*self._from[source], self._status):
-            header = bytearray(self._status.Get_count(group.mpi.BYTE))
-            self._finish(message.Irecv([header, group.mpi.BYTE]), header, source)
-            (name, *call), payload = wire.unpack(header, partial(self._next_buffer, source))
-            if name == self._session.spec.run_id:
-                return tuple(call), payload
-        return None
+        message = group.comm.Improbe(*self._from[source], self._status)
+        if message is None:
+            return None
+        header = bytearray(self._status.Get_count(group.mpi.BYTE))
+        self._finish(message.Irecv([header, group.mpi.BYTE]), header, source)
+        return wire.unpack(header, partial(self._next_buffer, source))
 
     def _next_buffer(self, source: int, size: int) -> NDArray[np.uint8]:
         """A large array of the message whose header is here."""

@@ -142,12 +142,17 @@ def post_only(comm, values):
     comm.post_values(ring(comm.n_ranks), values, pack_arrays)
 
 
+def find_no_message(comm):
+    assert not comm.endpoint._group.comm.Iprobe()  # of any rank
+
+
 def messages_that_nobody_took(make):
-    """They are of the same run and call as those of the next communicator."""
+    """They are of the same run and call as those of the next communicator, and not among them."""
     for shapes in ([(2, 3)], [(300, 200)]):
         with make(3) as mpi:
             mpi.run(post_only, mpi.values([tuple(np.full(shape, 9.0) for shape in shapes)] * 3))
         with make(3) as mpi:
+            mpi.run(find_no_message)
             ring_of_values(mpi, shapes)
 
 
