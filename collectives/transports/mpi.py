@@ -10,7 +10,7 @@ message, the last one of each process. Every wait tests, gives the processor awa
 time and at what stopped the run: a blocking receive would spin, and ranks may share cores. Only the
 rest of a message whose beginning is here is waited for in a stopped run too, as the next run would
 meet it. What MPI may still read or write is kept until it has done so, also where nobody waits for
-it any more.
+it any more. An array of more than a GiB travels in pieces.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from time import monotonic, sleep
 from typing import Any
 
@@ -44,6 +45,7 @@ _BUSY_SECONDS = 20e-3  # of a wait are spent testing, the rest with pauses
 _PAUSE_SECONDS = 5e-5
 _GROUP_TAGS = 32_749  # of `Create_group`: within every tag bound, which is at least 32 767
 _LAST_TAG = 32_767
+_MOST_BYTES = 2**30  # of a message: Open MPI 5 counts them in 32 bits, with a sign
 _SWEEP_SECONDS = 2.0
 _sched_yield = getattr(os, "sched_yield", None)
 
@@ -173,7 +175,7 @@ class MpiEndpoint(Endpoint):
                 to.append(self._to[destination])
         if to:
             header, buffers = wire.pack(payload, tuple(call))
-            self._group.send([header, *buffers], to)
+            self._group.send([header, *chain.from_iterable(map(_pieces, buffers))], to)
 
     def receive(self, call: Call, source: int) -> Any:
         """Wait for a message."""
@@ -238,7 +240,8 @@ class MpiEndpoint(Endpoint):
         """A large array of the message whose header is here."""
         buffer, group = empty_array(size, np.uint8), self._group
         process, tag = self._from[source]
-        self._finish(group.comm.Irecv([buffer, group.mpi.BYTE], process, tag), buffer, source)
+        for piece in _pieces(buffer):
+            self._finish(group.comm.Irecv([piece, group.mpi.BYTE], process, tag), piece, source)
         return buffer
 
     def _finish(self, request: Any, buffer: Any, source: int) -> None:
@@ -324,6 +327,12 @@ def workers_are_mpi_ranks(client: Client, n_ranks: int) -> bool:
     with suppress(WorkerLostError):  # of an MPI job it would have taken all others along
         return mpi_processes(client, list(threads_by_worker(client))[:n_ranks]) is not None
     return False
+
+
+def _pieces(buffer: Any) -> list[Any]:
+    """A large array as the messages that it travels in."""
+    starts = range(0, len(buffer), _MOST_BYTES)
+    return [buffer[start : start + _MOST_BYTES] for start in starts]
 
 
 def _give_way(waited: float) -> None:

@@ -158,3 +158,25 @@ def test_a_communicator_is_emptied_before_it_is_freed(message):
     message.come, message.given = True, still_to_come()
     endpoint.close(whole=True)
     assert freed_with == [[]]
+
+
+def test_a_large_array_travels_in_pieces(message, monkeypatch):
+    """Some MPIs count the bytes of a message in 32 bits."""
+    monkeypatch.setattr(mpi, "_MOST_BYTES", 100_000)
+    endpoint, sent = endpoint_with(Mailbox(0, timeout=0.05)), []
+    comm, array = endpoint._group.comm, np.arange(40_000.0)
+
+    def begin_to_send(buffer, process, tag):
+        sent.append(bytes(buffer[0]))
+        return Request(message)
+
+    def begin_to_receive(buffer, process, tag):
+        buffer[0][:] = np.frombuffer(next(pieces), np.uint8)
+        return Request(message)
+
+    comm.Isend, comm.Irecv, message.come = begin_to_send, begin_to_receive, True
+    endpoint.send(CALL, [1], array)
+    message.header, message.given, pieces = sent[0], iter([message]), iter(sent[1:])
+    assert [len(piece) for piece in sent[1:]] == [100_000, 100_000, 100_000, 20_000]
+    np.testing.assert_array_equal(endpoint.receive(CALL, 1), array)
+    endpoint.close(whole=False)
