@@ -25,7 +25,7 @@ import click
 from daskpart._floor.words import counted
 from daskpart.errors import InputError, MissingPackageError
 
-from .mpi import ANY_PORT, MpiPlace, begin, monitor_less
+from .mpi import ANY_PORT, MpiPlace, begin, check_launcher, monitor_less
 from .stops import stops_blocked, stops_held_back
 from .terminal import OneLineError, say, say_aside
 
@@ -67,8 +67,8 @@ def check_cluster(kind: str, n_workers: int | None, transport: str, place: MpiPl
     Raises
     ------
     InputError
-        For instance `mpi` outside mpiexec or with fewer than three processes, or anything else
-        inside mpiexec.
+        For instance `mpi` outside mpiexec, under that of another MPI, or with fewer than three
+        processes, or anything else inside mpiexec.
     """
     command = " ".join(["daskpart", *sys.argv[1:]])
     if kind == "mpi" and place.size < 3:
@@ -77,7 +77,9 @@ def check_cluster(kind: str, n_workers: int | None, transport: str, place: MpiPl
             f"--cluster mpi {started}: it needs at least 3 (scheduler, client, one worker). "
             f"For 4 workers: mpiexec -n 6 {command}"
         )
-    if kind != "mpi" and place.size > 1:
+    if kind == "mpi":
+        check_launcher(place)
+    elif place.size > 1:
         raise InputError(
             f"mpiexec started {place.size} copies of this command, and each would do all the work: "
             f"add --cluster mpi, or leave out mpiexec"

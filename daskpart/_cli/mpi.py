@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from importlib.util import find_spec
 from time import sleep
 
 from daskpart._floor.mpi_variables import RANK_AND_SIZE
+from daskpart.errors import InputError
 
 from .stops import pass_over_stops
 
@@ -80,9 +82,27 @@ def joins(place: MpiPlace) -> bool:
     """
     if place.size == 1 or find_spec("mpi4py") is None:
         return False
-    from mpi4py import MPI  # noqa: F401
+    from mpi4py import MPI
 
-    return True
+    return bool(MPI.COMM_WORLD.Get_size() == place.size)
+
+
+def check_launcher(place: MpiPlace) -> None:
+    """Refuse an `mpiexec` of another MPI than that of this Python: each process is alone then.
+
+    Raises
+    ------
+    InputError
+        Names both numbers of processes, and this Python's MPI.
+    """
+    mpi = sys.modules.get("mpi4py.MPI")  # `joins` has imported it
+    if mpi is None or mpi.COMM_WORLD.Get_size() == place.size:
+        return
+    version = " ".join(mpi.Get_library_version().splitlines()[0].partition(",")[0].split())
+    raise InputError(
+        f"mpiexec started {place.size} processes, but MPI here sees {mpi.COMM_WORLD.Get_size()}: "
+        f"they are of two MPIs. Use the mpiexec of this Python's, {version}, or load the other one"
+    )
 
 
 def serve(place: MpiPlace) -> int:

@@ -268,12 +268,18 @@ def test_ranks_that_share_threads_are_told(n_ranks, told, capsys):
     assert ("4 ranks share 2 threads of the workers" in err and "from -n 6 on" in err) == told
 
 
-def test_mpi_needs_three_processes_and_mpiexec_needs_mpi():
+def test_mpi_needs_three_processes_and_mpiexec_needs_mpi(monkeypatch):
+    world = SimpleNamespace(Get_size=lambda: 6)
+    library = SimpleNamespace(COMM_WORLD=world, Get_library_version=lambda: "Open MPI v5.0.11, of")
+    monkeypatch.setitem(sys.modules, "mpi4py.MPI", library)
     with pytest.raises(InputError, match="has 2 processes: it needs at least 3"):
         cluster.check_cluster("mpi", None, "auto", mpi.MpiPlace(0, 2))
     with pytest.raises(InputError, match="started 6 copies of this command"):
         cluster.check_cluster("none", None, "auto", mpi.MpiPlace(3, 6))
     cluster.check_cluster("mpi", None, "auto", mpi.MpiPlace(3, 6))
+    world.Get_size = lambda: 1
+    with pytest.raises(InputError, match=r"started 6 .* sees 1: .*, Open MPI v5.0.11, or"):
+        cluster.check_cluster("mpi", None, "auto", mpi.MpiPlace(3, 6))
 
 
 def test_silence_hides_what_the_other_processes_say(capsys):
