@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing.forkserver
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,11 @@ import daskpart
 hypothesis.settings.register_profile("default", deadline=None, max_examples=40, derandomize=True)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=500)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+# Open MPI starts no process of root's, and no more than there are cores, unless it is told so
+os.environ.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
+os.environ.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+os.environ.setdefault("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
 
 # a shell that starts pytest in the background has it pass over Ctrl-C, which some tests press
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -91,20 +97,27 @@ def rough_cost_model(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 
 @pytest.fixture(scope="session")
-def mpi_job() -> Callable[..., str]:
+def mpiexec() -> str:
+    """The `mpiexec` beside this Python, else the first on the path; of whatever MPI."""
+    pytest.importorskip("dask_mpi")
+    folders = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+    found = shutil.which("mpiexec", path=folders)
+    if found is None:
+        pytest.skip("no mpiexec: pip install 'daskpart[mpi]'")
+    return found
+
+
+@pytest.fixture(scope="session")
+def mpi_job(mpiexec: str) -> Callable[..., str]:
     """``mpi_job(*scripts, n=6, threads=2)``: what scripts print at the client of an MPI job.
 
     Of the `n` processes one is the scheduler, one the client, the others are workers.
     """
-    pytest.importorskip("dask_mpi")
-    mpiexec = Path(sys.executable).parent / "mpiexec"
-    if not mpiexec.exists():
-        pytest.skip("no mpiexec beside this Python")
     launcher = [sys.executable, "-P", str(Path(__file__).with_name("mpi_launcher.py"))]
 
     def run(*scripts: Path, n: int = 6, threads: int = 2, **environment: str) -> str:
         done = subprocess.run(
-            [str(mpiexec), "-n", str(n), *launcher, str(threads), *map(str, scripts)],
+            [mpiexec, "-n", str(n), *launcher, str(threads), *map(str, scripts)],
             capture_output=True,
             text=True,
             timeout=250,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,8 +27,6 @@ def run_batch_job(
     *arguments: str, n_processes: int, timeout: float = 240
 ) -> subprocess.CompletedProcess[str]:
     """Run the job script with this interpreter's `python` and `mpiexec` first on the path."""
-    if not (BIN / "mpiexec").exists() and shutil.which("mpiexec") is None:
-        pytest.skip("no mpiexec: pip install 'daskpart[mpi]'")
     path = os.pathsep.join((str(BIN), os.environ.get("PATH", "")))
     return subprocess.run(
         ["bash", str(EXAMPLES / "batch_mpi.sh"), *arguments],
@@ -42,7 +39,7 @@ def run_batch_job(
 
 
 @pytest.fixture(scope="module")
-def batch_job(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+def batch_job(mpiexec: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """What four MPI processes printed, two of them workers, and the folder that they wrote."""
     folder = tmp_path_factory.mktemp("batch")
     options = ("--epochs", "3", "--components", "8", "--out", str(folder))
@@ -81,7 +78,7 @@ def test_batch_job_gives_the_bits_of_a_run_in_one_process(batch_job: tuple[str, 
 @pytest.mark.mpi
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_batch_job_ends_with_an_error_when_the_input_is_wrong(tmp_path: Path) -> None:
+def test_batch_job_ends_with_an_error_when_the_input_is_wrong(mpiexec: str, tmp_path: Path) -> None:
     done = run_batch_job(str(tmp_path / "absent.dat"), n_processes=3)
     assert done.returncode != 0
     assert "absent.dat" in done.stderr
@@ -190,11 +187,9 @@ def test_too_few_processes_are_told_at_once() -> None:
 
 @pytest.mark.mpi
 @pytest.mark.slow
-def test_a_text_under_mpiexec(texts: dict, capsys: pytest.CaptureFixture) -> None:
+def test_a_text_under_mpiexec(mpiexec: str, texts: dict, capsys: pytest.CaptureFixture) -> None:
     """As a script; the text of PageRank over MPI: `mpi_spmd_job.py` of the collectives."""
-    if not (BIN / "mpiexec").exists():
-        pytest.skip("no mpiexec: pip install 'daskpart[mpi]'")
-    command = [str(BIN / "mpiexec"), "-n", "4", sys.executable, str(EXAMPLES / "kmeans.py")]
+    command = [mpiexec, "-n", "4", sys.executable, str(EXAMPLES / "kmeans.py")]
     done = subprocess.run(
         [*command, "--transport", "mpi", "--ranks", "2"],
         env={**os.environ, "DASK_LOGGING__DISTRIBUTED": "error"},
