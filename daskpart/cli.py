@@ -9,7 +9,7 @@
     mpiexec -n 6 daskpart fit mf RATINGS --ranks 4 --cluster mpi --out DIR
 
 Exit code 0: done; 1: the run failed; 2: what was asked or given cannot be used; 130: Ctrl-C, and
-143: SIGTERM, 129: SIGHUP, after the last whole epoch was written.
+143: SIGTERM, 129: SIGHUP, 138: SIGUSR1, after the last whole epoch was written.
 """
 
 from __future__ import annotations

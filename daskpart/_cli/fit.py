@@ -1,7 +1,7 @@
 """`daskpart fit MODEL`: read, plan, say what it will cost, fit, judge, write.
 
     data ── plan ── fit ── told, model, history, metrics, pictures, report
-                     │ Ctrl-C, SIGTERM, SIGHUP
+                     │ Ctrl-C, SIGTERM, SIGHUP, SIGUSR1
                      └─ a whole step is written all the same
 
 One driver for every model: the options are those of its estimator, and what else the command has

@@ -1,12 +1,13 @@
-"""Ctrl-C, SIGTERM and SIGHUP: what asks a run to end, and when that is heard.
+"""Ctrl-C, SIGTERM, SIGHUP and SIGUSR1: what asks a run to end, and when that is heard.
 
-    stops_as_ctrl_c         all three interrupt the run
+    stops_as_ctrl_c         all four interrupt the run
     one_ctrl_c_at_a_time    mpiexec says again what the terminal has said to everybody
     stops_held_back         they come when the block is over
     stops_blocked           the same, and they never reach processes begun in it
     pass_over_stops         they are for another process, which ends the run
 
-Batch systems send SIGTERM before they kill, terminals SIGHUP as they close.
+Batch systems send SIGTERM before they kill, terminals SIGHUP as they close. SIGUSR1 is for Open
+MPI: its mpiexec passes that on, and at the others kills all processes within half a second.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from contextlib import contextmanager
 from typing import Any
 
 INTERRUPTED = 130  # the exit code
-_BESIDE = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+_BESIDE = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name)
+)
 _STOPS = (signal.SIGINT, *_BESIDE)
 
 
@@ -35,7 +38,7 @@ def _answered(stops: Iterable[int], answer: Callable[[int, Any], None]) -> Itera
 
 @contextmanager
 def stops_as_ctrl_c() -> Iterator[list[int]]:
-    """Answer SIGTERM and SIGHUP as Ctrl-C; gives those that came.
+    """Answer SIGTERM, SIGHUP and SIGUSR1 as Ctrl-C; gives those that came.
 
     Python's own answer is to end at once, and with it goes what was learnt since the last
     checkpoint. One that is ignored, as SIGHUP under `nohup`, stays so.

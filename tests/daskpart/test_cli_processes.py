@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,10 +15,11 @@ import pytest
 from command_results import metrics_of
 
 import daskpart
+from daskpart._floor.mpi_variables import RANK_AND_SIZE
 from daskpart.models.base.checkpoints import CheckpointWriter
 from daskpart.models.matrix_factorization.state import MFState
 
-INTERRUPTED, TERMINATED, HUNG_UP = 130, 143, 129
+INTERRUPTED, TERMINATED, HUNG_UP, WARNED = 130, 143, 129, 138
 SMALL_FIT = ("--ranks", "3", "--n-components", "4", "--max-iter", "3", "--partitioner", "block")
 
 
@@ -89,16 +89,6 @@ def test_a_cluster_on_this_machine_gives_the_same_bits(
     assert "epoch 3/3" in epochs_of(done.stderr)[-1]
 
 
-@pytest.fixture(scope="module")
-def mpiexec() -> str:
-    pytest.importorskip("dask_mpi")
-    beside = Path(sys.executable).parent / "mpiexec"
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if found is None:
-        pytest.skip("no mpiexec")
-    return found
-
-
 @pytest.mark.mpi
 def test_mpiexec_ends_with_the_exit_code_and_the_one_line_of_the_error(mpiexec):
     arguments = ("fit", "mf", "absent.data", "--cluster", "mpi")
@@ -129,6 +119,12 @@ def wait_for_epoch(process: subprocess.Popen, number: int) -> None:
     raise AssertionError("no epoch within two minutes")
 
 
+def is_open_mpi(mpiexec: str) -> bool:
+    """Whether it is that of Open MPI, which kills all processes where others pass on a signal."""
+    told = subprocess.run([mpiexec, "--version"], capture_output=True, text=True).stdout
+    return "Open MPI" in told
+
+
 def answers_sighup() -> None:
     """Under `nohup`, where these tests may run, it would be ignored."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -142,6 +138,7 @@ def answers_sighup() -> None:
         pytest.param("processes", signal.SIGINT, INTERRUPTED, marks=pytest.mark.cluster),
         pytest.param("mpi", signal.SIGINT, INTERRUPTED, marks=pytest.mark.mpi),
         pytest.param("mpi", signal.SIGTERM, TERMINATED, marks=pytest.mark.mpi),
+        pytest.param("mpi", signal.SIGUSR1, WARNED, marks=pytest.mark.mpi),
     ],
 )
 def test_a_signal_to_stop_has_the_last_whole_epoch_written(
@@ -154,6 +151,8 @@ def test_a_signal_to_stop_has_the_last_whole_epoch_written(
     """
     out = tmp_path / "out"
     before = (request.getfixturevalue("mpiexec"), "-n", "4") if kind == "mpi" else ()
+    if before and stop != signal.SIGUSR1 and is_open_mpi(before[0]):
+        pytest.skip("of all signals that end a job, Open MPI passes on SIGUSR1 alone")
     endless = ("--ranks", "2", "--max-iter", "20000", "--cluster", kind)
     arguments = (*SMALL_FIT, *endless, "--no-plots", "--out", out)
     process = started(
@@ -230,14 +229,15 @@ def mpi_processes() -> dict[int, int]:
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            variables = (folder / "environ").read_bytes().split(b"\0")
+            told = (folder / "environ").read_text(errors="replace").split("\0")
             command = (folder / "cmdline").read_bytes()
         except OSError:
             continue
-        here = f"DASKPART_TEST_JOB={os.getpid()}".encode() in variables
-        ranks = [v for v in variables if v.startswith(b"PMI_RANK=")]
+        variables = dict(variable.split("=", 1) for variable in told if "=" in variable)
+        here = variables.get("DASKPART_TEST_JOB") == str(os.getpid())
+        ranks = [variables[rank] for rank, size in RANK_AND_SIZE if {rank, size} <= {*variables}]
         if here and ranks and b"-m\0daskpart\0" in command:
-            found[int(ranks[0].split(b"=")[1])] = int(folder.name)
+            found[int(ranks[0])] = int(folder.name)
     return found
 
 
