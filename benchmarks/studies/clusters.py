@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -87,11 +88,19 @@ def has_mpiexec() -> bool:
         import mpi4py  # noqa: F401
     except ImportError:
         return False
-    return _mpiexec().exists()
+    return mpiexec() is not None
 
 
-def _mpiexec() -> Path:
-    return Path(sys.executable).parent / "mpiexec"
+def mpiexec() -> str | None:
+    """The `mpiexec` beside this Python, else the first on the path."""
+    folders = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+    return shutil.which("mpiexec", path=folders)
+
+
+def _core() -> str:
+    """What a process is bound to; Open MPI wants to be told that several may share a core."""
+    told = subprocess.run([str(mpiexec()), "--version"], capture_output=True, text=True).stdout
+    return "core:overload-allowed" if "Open MPI" in told else "core"
 
 
 def _under_mpiexec(
@@ -104,8 +113,8 @@ def _under_mpiexec(
     checkout: Path = _ROOT,
 ) -> Any:
     command = [
-        str(_mpiexec()),
-        *(("-bind-to", "core") if bound and _CAN_BIND else ()),
+        str(mpiexec()),
+        *(("--bind-to", _core()) if bound and _CAN_BIND else ()),
         "-n",
         str(n_processes),
         sys.executable,

@@ -29,7 +29,7 @@ import click
 
 from benchmarks.data import data_folder
 
-from .clusters import has_mpiexec
+from .clusters import has_mpiexec, mpiexec
 from .output import Origin, markdown_table, out_option, verdict, write_numbers, write_section
 
 DEMO = ("fit", "mf", "python-source", "--ranks", "4", "--eta", "4", "--components", "16",
@@ -112,7 +112,7 @@ def job(turns: int, environment: dict[str, str]) -> list[Line]:
     ratings = data_folder() / "ratings" / "ml-1m.ratings.dat.xz"
     with TemporaryDirectory() as folder:
         command = [
-            str(Path(sys.executable).parent / "mpiexec"), "-n", str(JOB_RANKS + 2),
+            str(mpiexec()), "-n", str(JOB_RANKS + 2),
             sys.executable, "-m", "daskpart", "fit", "mf", str(ratings), "--cluster", "mpi",
             "--ranks", str(JOB_RANKS), "--eta", str(JOB_RANKS), "--max-iter", "20",
             "--out", str(Path(folder, "out")),
