@@ -99,11 +99,11 @@ class WorkerGroup:
         """Free the communicator, if it was closed and not broken off, and could be emptied.
 
         Else what others may still send would meet a later group. What nobody took of this one is
-        never read, but what has begun to come may still be written.
+        never read, but MPI may still write what has begun to come, and read what was sent.
         """
         if whole and self._empty():
             self.comm.Free()
-        _late[:] = _unfinished([*_late, *self._abandoned])
+        _late[:] = _unfinished([*_late, *self._abandoned, *self._under_way])
 
     def _empty(self) -> bool:
         """Take what nobody took, up to the last message of every process; whether all came."""
@@ -127,7 +127,7 @@ def _unfinished(requests: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     return [(request, buffer) for request, buffer in requests if not request.Test()]
 
 
-_late: list[tuple[Any, Any]] = []  # receives that groups which were broken off had abandoned
+_late: list[tuple[Any, Any]] = []  # what was under way when its group was broken off
 
 
 class MpiEndpoint(Endpoint):

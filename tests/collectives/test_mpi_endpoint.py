@@ -134,6 +134,18 @@ def test_a_communicator_that_ends_amid_a_receive_keeps_the_buffer(message, whole
     assert not message.requests and not mpi._late
 
 
+def test_a_communicator_that_ends_amid_a_send_keeps_the_buffer(message):
+    """MPI may read it as long as the other process takes it."""
+    endpoint = endpoint_with(Mailbox(0, timeout=0.05))
+    endpoint._group.comm.Isend = lambda buffer, process, tag: Request(message)
+    endpoint.send(CALL, [1], np.ones(2))
+    endpoint.close(whole=False)
+    assert len(mpi._late) == 1
+    message.come = True
+    endpoint_with(Mailbox(0, timeout=0.05)).close(whole=False)
+    assert not mpi._late
+
+
 def test_what_follows_a_message_that_did_not_come_whole_is_not_read(endpoint, message):
     """It may be the rest of that one."""
     with pytest.raises(TimeoutError, match="message of rank 1 did not come whole"):
