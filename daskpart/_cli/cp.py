@@ -124,7 +124,10 @@ class _CP(Model):
             words = "The fit over iterations, and over the time spent in them."
             album.draw_training(plots.fit_history, history, "The fit rising", words)
         else:
-            album.draw_held_out(plots.fit_history, history, measure, measure.replace("_", " "))
+            words = "The fit, and what was measured on held-out entries, over iterations."
+            album.draw_held_out(
+                plots.fit_history, history, measure, measure.replace("_", " "), words
+            )
         for component in _order(fit)[:_DRAWN]:
             album.draw(
                 f"component_{component}",

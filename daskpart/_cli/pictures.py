@@ -157,15 +157,14 @@ class Album:
         )  # fmt: skip
 
     def draw_held_out(
-        self, chart: Callable[..., Any], history: Any, measure: str, words: str
+        self, chart: Callable[..., Any], history: Any, measure: str, words: str, caption: str
     ) -> None:
         """The same over steps, and what was measured on held-out data (`words`) beside it."""
         from daskpart import plots
 
         self._draw_training(
             partial(chart, history), partial(plots.learning_curve, history, measure, words=words),
-            f"Training, and {words}, over steps",
-            f"Training over steps, and beside it {words}, of what was held out.",
+            f"Training, and {words}, over steps", caption,
         )  # fmt: skip
 
     def _draw_training(self, left: Any, right: Any, alt: str, caption: str) -> None:

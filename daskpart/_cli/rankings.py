@@ -99,7 +99,8 @@ def draw_losses(fit: Fit, album: Any) -> None:
         words = f"The loss an event over {fit.step}s, and over the time spent in them."
         album.draw_training(chart, history, "The loss falling", words)
         return
-    album.draw_held_out(chart, history, "validation_ndcg", f"NDCG at {_N}, validation")
+    words = f"The loss an event, and the NDCG of events that were held out, over {fit.step}s."
+    album.draw_held_out(chart, history, "validation_ndcg", f"NDCG at {_N}, validation", words)
 
 
 def first_label(labels: Any) -> str:
