@@ -58,9 +58,9 @@ def connectivity_histogram(
     most = max(float(counts.max()), 1.0)
     if most > 50 * counts[counts > 0].min(initial=int(most)):
         ax.set_yscale("log")
-        ax.set_ylim(0.7, most * (most / 0.7) ** 0.2)  # the legend stands above the bars
+        ax.set_ylim(0.7, most * (most / 0.7) ** 0.35)  # the legend stands above the bars
     else:
-        ax.set_ylim(0, 1.2 * most)
+        ax.set_ylim(0, 1.35 * most)
         whole_ticks(ax.yaxis)
         ax.yaxis.set_major_formatter(lambda value, _: shorten(value))
     if shown <= 12:

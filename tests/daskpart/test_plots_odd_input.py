@@ -231,8 +231,10 @@ def test_few_items_and_weights_are_counted_in_ones(counts, ax):
         assert len(ticks) and np.array_equal(ticks, np.round(ticks))
 
 
+@pytest.mark.parametrize("size", [(6, 3.4), (5, 3), (4, 2.4)])
 @pytest.mark.parametrize("counts", [[123_456] * 12, [1, *[99] * 11], [1, *[10**6] * 5], [9] * 40])
-def test_the_legend_of_a_histogram_covers_no_bar(counts, ax):
+def test_the_legend_of_a_histogram_covers_no_bar(counts, size):
+    ax = figure_module.Figure(figsize=size, layout="constrained").subplots()
     plots.connectivity_histogram([0, *counts], ax=ax)
     ax.figure.canvas.draw()
     below = ax.get_legend().get_window_extent().y0
