@@ -86,23 +86,13 @@ html_show_sourcelink = False
 html_theme_options = {
     "show_prev_next": True,
     "navigation_with_keys": False,
+    "header_links_before_dropdown": 6,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
     "pygments_light_style": "tango",
 }
-_ALONE = (
-    "index",
-    "getting_started",
-    "design",
-    "notebooks/first_look",
-    "notebooks/recommending",
-    "notebooks/tensor_components",
-    "notebooks/tensor_missing_entries",
-    "notebooks/import_graph",
-    "notebooks/text_classification",
-)
-html_sidebars = {page: [] for page in _ALONE}
+html_sidebars = {page: [] for page in ("index", "getting_started", "design")}
 
 
 def leave_out_generated(app, what, name, obj, skip, options):  # type: ignore[no-untyped-def]
