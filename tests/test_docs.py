@@ -166,26 +166,38 @@ def test_what_other_libraries_have_is_called_here_as_the_page_says() -> None:
     assert n_found > 30
 
 
-def test_the_table_of_names_says_those_of_the_signatures() -> None:
+def test_the_tables_of_names_say_those_of_the_signatures() -> None:
     page = TEXTS[ROOT / "docs" / "guide" / "choosing.md"]
-    table = page.partition("## What an idea is called")[2].partition("\n## ")[0]
-    head, _, *rows = (
-        [re.findall(r"`(\w+)`", cell) for cell in line.strip("|").split("|")]
-        for line in table.splitlines()
-        if line.startswith("|")
-    )
+    section = page.partition("## Names of parameters")[2].partition("\n## ")[0]
     linear = ["LogisticRegression", "LinearSVC", "LinearRegression", "PoissonRegressor"]
-    columns = [names or linear for names in head[1:]]
-    assert len(rows) > 10 and len(columns) == 6
-    for _, *cells in rows:
-        for kinds, names in zip(columns, cells, strict=True):
-            kind_names = [
-                {*inspect.signature(kind).parameters, *inspect.signature(kind.fit).parameters}
-                for kind in (getattr(daskpart, each) for each in kinds)
-            ]
-            for name in set(names) - {"fit", *linear}:
-                # `C` and `alpha` share a cell, of two kinds one may be no classifier, and a
-                # LogisticRegression has one loss
-                assert any(name in each for each in kind_names), f"{kinds} have no {name}"
-                if name not in ("C", "alpha", "class_weight", "loss"):
-                    assert all(name in each for each in kind_names), f"{kinds} have no {name}"
+    columns: list[list[str]] = []
+    for table in re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE):
+        head, _, *rows = (
+            [re.findall(r"`(\w+)`", cell) for cell in line.strip("|").split("|")]
+            for line in table.splitlines()
+        )
+        own = [names or linear for names in head[1:]]
+        columns += own
+        assert len(rows) > 7
+        for _, *cells in rows:
+            for kinds, names in zip(own, cells, strict=True):
+                check_names(kinds, set(names) - {"fit", *linear})
+    assert len(columns) == 6
+    of_all = re.findall(r"`(\w+)` \(", section)
+    assert of_all == ["max_iter", "validation_fraction", "patience"]
+    for kinds in columns:
+        check_names(kinds, set(of_all))
+
+
+def check_names(kinds: list[str], names: set[str]) -> None:
+    """All of these estimators have parameters of these names, or `fit` has."""
+    kind_names = [
+        {*inspect.signature(kind).parameters, *inspect.signature(kind.fit).parameters}
+        for kind in (getattr(daskpart, each) for each in kinds)
+    ]
+    for name in names:
+        # `C` and `alpha` share a cell, of two kinds one may be no classifier, and a
+        # LogisticRegression has one loss
+        assert any(name in each for each in kind_names), f"{kinds} have no {name}"
+        if name not in ("C", "alpha", "class_weight", "loss"):
+            assert all(name in each for each in kind_names), f"{kinds} have no {name}"
