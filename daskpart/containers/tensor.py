@@ -220,6 +220,10 @@ def from_coordinates(
     missing : {"zero", "unknown"}, default="zero"
         As for `as_tensor`.
 
+    Returns
+    -------
+    LabelledTensor
+
     Raises
     ------
     InputError

@@ -36,6 +36,26 @@ def column_net(matrix: Any, *, nets: bool = True) -> DataModel:
         Whatever `daskpart.containers.as_matrix` takes. A stored zero is a nonzero here.
     nets : bool, default=True
         False: only the vertices, which takes less time, for methods that look at no net.
+
+    Returns
+    -------
+    DataModel
+        Of M vertices and N nets.
+
+    Raises
+    ------
+    InputError
+        As `daskpart.containers.as_matrix`.
+
+    Examples
+    --------
+    >>> import daskpart, scipy.sparse
+    >>> from daskpart import data_models
+    >>> X = scipy.sparse.random(60, 40, 0.1, "csr", random_state=0)
+    >>> model = data_models.column_net(X)
+    >>> model.hypergraph.n_vertices, model.hypergraph.n_nets
+    (60, 40)
+    >>> partition = daskpart.partition(model, 4)        # as of X by model="column-net"
     """
     entries = as_matrix(matrix)
     n_rows = entries.shape[0]
@@ -44,7 +64,10 @@ def column_net(matrix: Any, *, nets: bool = True) -> DataModel:
 
 
 def row_net(matrix: Any, *, nets: bool = True) -> DataModel:
-    """The dual of `column_net`: columns become vertices, rows become nets."""
+    """The dual of `column_net`: columns become vertices, rows become nets.
+
+    Parameters, result, errors: see `column_net`.
+    """
     entries = as_matrix(matrix)
     n_columns = entries.shape[1]
     hypergraph = Hypergraph.row_net(entries) if nets else _vertices(entries.columns, n_columns)
@@ -61,6 +84,11 @@ def column_net_self_loops(matrix: Any, *, nets: bool = True) -> DataModel:
         matter.
     nets : bool, default=True
         As of `column_net`.
+
+    Returns
+    -------
+    DataModel
+        Of as many nets as vertices; net j is what vertices read of vertex j.
 
     Raises
     ------
@@ -94,6 +122,11 @@ def graph(matrix: Any, *, self_loops: bool = False) -> DataModel:
         Whether a vertex weighs the nonzeros of its row of A + I, as a convolution's work does,
         rather than of A.
 
+    Returns
+    -------
+    DataModel
+        Its nets have two pins each, i < j; loops are none.
+
     Raises
     ------
     InputError
@@ -113,6 +146,8 @@ def bipartite(matrix: Any) -> DataModel:
 
     Li, Andersen, Smola, "Graph partitioning via parallel submodular approximation to accelerate
     distributed machine learning", 2015, section 2: parts of as many examples each.
+
+    Parameters, result, errors: see `column_net`.
     """
     entries = as_matrix(matrix)
     hypergraph = Hypergraph.column_net(entries)

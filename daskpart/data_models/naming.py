@@ -67,6 +67,10 @@ def build(
     nets : bool, default=True
         False: only the vertices, where the model can do without; see `column_net`.
 
+    Returns
+    -------
+    DataModel
+
     Raises
     ------
     InputError
@@ -114,6 +118,10 @@ def rebuild(
         Another model than that one; auto: that one.
     random_state : int, default=0
         Of the model "stochastic", where the partition does not say its own.
+
+    Returns
+    -------
+    DataModel
 
     Raises
     ------

@@ -47,6 +47,11 @@ def nets_needed(n_parts: int, theta: float, delta: float) -> int:
     delta : float
         Probability that the error is larger, between 0 and 1.
 
+    Returns
+    -------
+    n_nets : int
+        The least that is enough.
+
     Raises
     ------
     InputError

@@ -41,6 +41,16 @@ def random_owners(
         One a mode, all with the same number of parts.
     random_state : int, default=0
         Same number, same owners.
+
+    Returns
+    -------
+    list of Connectivity
+        The same with owners.
+
+    Raises
+    ------
+    InputError
+        There is no mode, or modes have other numbers of parts.
     """
     modes = _checked(connectivities)
     seeds = np.random.SeedSequence(checked_seed(random_state)).generate_state(len(modes))
@@ -61,6 +71,22 @@ def packed_owners(connectivities: Sequence[Connectivity]) -> list[Connectivity]:
         The same with owners. The rows that a rank sends and receives, summed over the modes, are
         balanced, by items that two parts share the rows that it sends; their total does not depend
         on owners.
+
+    Raises
+    ------
+    InputError
+        As of `random_owners`.
+
+    Examples
+    --------
+    >>> import daskpart, scipy.sparse
+    >>> X = scipy.sparse.random(60, 40, 0.1, "csr", random_state=0)
+    >>> hypergraph = daskpart.Hypergraph.column_net(X)
+    >>> partition = daskpart.partition(hypergraph, 4)
+    >>> connectivity = daskpart.Connectivity.from_partition(hypergraph, partition)
+    >>> (owned,) = daskpart.owners.packed_owners([connectivity])
+    >>> owned.owners.shape
+    (40,)
     """
     modes = _checked(connectivities)
     joined = Connectivity(  # the items of all modes as those of one
@@ -102,6 +128,11 @@ def embedded_packed_owners(
     -------
     list of Connectivity
         The same with owners; see `hypercube_volume` for what they cost.
+
+    Raises
+    ------
+    InputError
+        As of `random_owners`; or `n_passes` is below 1.
 
     Notes
     -----
