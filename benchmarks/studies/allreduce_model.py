@@ -42,14 +42,17 @@ def draw(found: list[ModelComparison], path: Path) -> None:
     """A panel a transport and number of ranks."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.6 * len(found) + 2.2, 4.4), layout="constrained")
-    panels = figure.subplots(1, len(found), squeeze=False)[0]
-    for ax, comparison in zip(panels, found, strict=True):
+    n_rows = -(-len(found) // 2)
+    figure = Figure(figsize=(10, 4 * n_rows + 0.6), layout="constrained")
+    panels = figure.subplots(n_rows, 2, squeeze=False).ravel()
+    for ax, comparison in zip(panels, found, strict=False):
         plots.predicted_against_measured(comparison, ax=ax)
         title = f"{comparison.transport}, {comparison.n_ranks} ranks"
         ax.set_title(title, loc="left", fontsize=10)
-        if ax is not panels[-1]:
-            ax.get_legend().remove()
+        ax.get_legend().remove()
+    for ax in panels[len(found) :]:
+        ax.set_axis_off()
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
 

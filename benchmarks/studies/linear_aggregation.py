@@ -290,7 +290,6 @@ def draw(sets: Sequence[Data], lines: list[list], ranks: Sequence[int], path: Pa
             ax.set_xticks(list(ranks), [str(n) for n in ranks])
             ax.set_xticks([], minor=True)
             ax.set_title(f"{held.name}, {network}", fontsize=10)
-            ax.legend(fontsize=7)
     left, right, *rest = panels[2]
     for place, held in enumerate(sets):
         counts = occurrences(held, 25)
@@ -306,8 +305,10 @@ def draw(sets: Sequence[Data], lines: list[list], ranks: Sequence[int], path: Pa
     right.set_xticks(list(ranks), [str(n) for n in ranks])
     right.set_xticks([], minor=True)
     right.set_title("density of the sum of P ranks", fontsize=10)
-    for ax in (left, right):
-        ax.legend(fontsize=7)
+    left.legend(fontsize=8)
+    right.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.02, 1))
+    strategies = panels[0][0].get_legend_handles_labels()
+    figure.legend(*strategies, loc="outside upper center", ncols=len(STRATEGIES))
     for ax in (*rest, *(panels[row][place] for row in (0, 1) for place in range(len(sets), 2))):
         ax.set_axis_off()
     path.parent.mkdir(parents=True, exist_ok=True)

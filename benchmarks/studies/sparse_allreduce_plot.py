@@ -33,7 +33,7 @@ def draw(model: CostModel, lines: Sequence[Sequence[Any]], path: Path) -> None:
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(16, 8.5), layout="constrained")
+    figure = Figure(figsize=(13, 8), layout="constrained")
     panels = figure.subplots(2, 3).ravel()
     _by_ranks(panels[0], model)
     of_density = {n: _seconds_by_density(model, n) for n in (FEW, MANY)}
@@ -46,7 +46,8 @@ def draw(model: CostModel, lines: Sequence[Sequence[Any]], path: Path) -> None:
         _by_density(panel, of_density[n_ranks], names)
         panel.set_title(f"{title}, P = {n_ranks}, predicted")
     _measured(panels[5], lines)
-    figure.savefig(path, dpi=100)
+    figure.legend(*panels[4].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    figure.savefig(path, dpi=110)
 
 
 def _seconds_by_density(model: CostModel, n_ranks: int) -> dict[str, np.ndarray]:
@@ -59,12 +60,12 @@ def _by_ranks(panel: Any, model: CostModel) -> None:
         found = [model.predict(n, SIZE, SIZE * density) for n in RANKS]
         panel.plot(RANKS, [each[SSAR[0]] / each[SSAR[1]] for each in found], marker=".",
                    label=f"density {density:g}")  # fmt: skip
-    panel.yaxis.set_major_formatter("{x:g}")
     panel.axhline(1, color="0.5", linewidth=0.8)
     panel.set(title="5.1  recursive doubling / split + allgather", xscale="log", yscale="log",
               xlabel="ranks P", ylabel="seconds / seconds")  # fmt: skip
+    panel.yaxis.set_major_formatter("{x:g}")
     panel.set_xticks(RANKS, [str(n) for n in RANKS])
-    panel.minorticks_off()
+    panel.set_xticks([], minor=True)
     panel.legend(fontsize=8)
 
 
@@ -75,7 +76,6 @@ def _by_density(panel: Any, seconds: dict[str, np.ndarray], names: Sequence[str]
         panel.plot(DENSITIES, 1e3 * seconds[name], style, color=color, label=name)
     panel.set(xscale="log", yscale="log", xlabel="density of a rank's vector",
               ylabel=f"ms, N = 2^{SIZE.bit_length() - 1}")  # fmt: skip
-    panel.legend(fontsize=7)
 
 
 def _measured(panel: Any, lines: Sequence[Sequence[Any]]) -> None:
