@@ -99,7 +99,7 @@ def read_graph(
         An edge is there more than once: weights are summed. Or nodes of networkx are numbers in
         another order than rising, and rows have no names: they are taken to go by number.
     """
-    names = None if is_default(names) else names
+    of_rows, names = names, None if is_default(names) else names
     if graph is None:
         assert n_vertices is not None
         own = labelled if names is None else names  # rows are vertices, so their order is right
@@ -107,8 +107,8 @@ def read_graph(
             own = None
         return Graph(scipy.sparse.csr_array((n_vertices, n_vertices)), own)
     rows, columns, weights, n, own_names = _edges(graph, n_vertices, names, labelled)
-    if own_names is not None and names is not None and not isinstance(graph, Graph):
-        own_names = with_isolated(own_names, names)  # of a fit no vertex is added
+    if own_names is not None and of_rows is not None and not isinstance(graph, Graph):
+        own_names = with_isolated(own_names, of_rows)  # of a fit no vertex is added
         n = len(own_names)
     if n_vertices is not None and n != n_vertices:
         if names is not None:

@@ -98,9 +98,10 @@ def with_isolated(own: NDArray[Any], names: NDArray[Any]) -> NDArray[Any]:
     if len(names) <= len(own):
         return own
     found = LabelIndex(own, len(own), "vertex").find(names)
-    if np.unique(found[found >= 0]).size < len(own):
+    new = pd.unique(names[found < 0])  # what comes twice is told with its rows
+    if not len(new) or np.unique(found[found >= 0]).size < len(own):
         return own
-    return more_labels(own, names[found < 0], "vertex")
+    return more_labels(own, new, "vertex")
 
 
 def rows_by_name(names: NDArray[Any] | None, given: NDArray[Any] | None, what: str) -> Any:

@@ -254,6 +254,34 @@ def test_rows_without_an_edge_are_vertices_of_every_graph_of_names(kind, as_numb
         model().fit(X, y, graph=graphs[kind]).predict(more)
 
 
+@pytest.mark.parametrize("kind", ["read", "networkx"])
+@pytest.mark.parametrize("as_they_are", [True, False])
+def test_rows_without_an_edge_are_vertices_of_a_graph_of_numbers(kind, as_they_are, tmp_path):
+    """pandas' default index names them where all vertices of the graph are among its numbers."""
+    edges = pd.DataFrame({"source": [0, 2, 4, 5], "target": [2, 4, 5, 0]})
+    edges.to_csv(tmp_path / "edges.csv", index=False)
+    read = daskpart.read(tmp_path / "edges.csv")
+    of_nodes = networkx.from_pandas_edgelist(edges, create_using=networkx.DiGraph)
+    X = pd.DataFrame(np.random.default_rng(0).random((7, 3)))
+    y = pd.Series(["x", "y"] * 3 + ["x"])
+    X = X if as_they_are else X.sample(frac=1, random_state=1)
+    of_table = model().fit(X, y, graph=edges)
+    given = {"read": read, "networkx": of_nodes}[kind]
+    fitted = model().fit(X, y, graph=given)
+    assert fitted.predict(X).index.tolist() == X.index.tolist()
+    fitted.set_coefs(of_table.coefs_, classes=["x", "y"])
+    found = fitted.predict_proba(X, graph=given)
+    np.testing.assert_allclose(found, of_table.predict_proba(X), rtol=1e-5)
+
+
+@pytest.mark.parametrize("names", ["abcdd", "abcc"])
+def test_a_row_that_comes_twice_is_named(names):
+    nodes = networkx.DiGraph([("a", "b"), ("b", "c")])
+    X = pd.DataFrame(np.eye(len(names)), index=[*names])
+    with pytest.raises(InputError, match=f"features name '{names[-1]}' more than once"):
+        model().fit(X, pd.Series([0, 1, 0], index=[*"abc"]), graph=nodes)
+
+
 def test_frames_of_other_libraries_than_pandas():
     """They have columns, too, but no index; a graph takes them as pandas', scikit-learn asks."""
     pyarrow = pytest.importorskip("pyarrow")
