@@ -180,8 +180,11 @@ def mask_of(mask: Any, vertices: Any, row_names: Any, n: int, name: str) -> NDAr
         For errors, which are InputErrors.
     """
     given = as_array(mask, name)
-    if given.dtype == object and all(isinstance(each, bool | np.bool_) for each in given.flat):
-        given = given.astype(bool)  # as pandas gives its nullable ones
+    if given.dtype == object and pd.api.types.infer_dtype(given.ravel()) == "boolean":
+        lacking = int(pd.isna(given).sum())  # as pandas gives its nullable ones
+        if lacking:
+            raise InputError(f"{name} lacks {lacking} of its values: give True or False for each")
+        given = given.astype(bool)
     if vertices is not None and given.dtype.kind in "OUT":
         return _chosen(LabelIndex(vertices, n, "vertex").positions(mask), n)
     own = names_of_rows(mask) if _is_mask(given) else None

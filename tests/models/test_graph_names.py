@@ -213,6 +213,27 @@ def test_labels_and_masks_go_with_the_rows_of_features():
         )
 
 
+@pytest.mark.parametrize("lacking", [None, pd.NA, np.nan])
+def test_a_mask_that_lacks_a_value_is_refused_as_such(lacking):
+    """Its booleans were taken for names of vertices."""
+    names = np.array([f"v{vertex:02d}" for vertex in range(12)])
+    y = pd.Series(np.arange(12) % 2, index=names)
+    mask = np.array([lacking, *[True, False] * 5, True], object)
+    for given in (mask, pd.Series(mask, index=names)):
+        with pytest.raises(InputError, match="validation_mask lacks 1 of its values: give True"):
+            daskpart.GCNClassifier(4, n_ranks=1).fit(
+                None, y, graph=_ring(names), validation_mask=given
+            )
+
+
+def test_a_mask_of_no_names_chooses_nobody():
+    names = np.array([f"v{vertex:02d}" for vertex in range(12)])
+    y = pd.Series(np.arange(12) % 2, index=names)
+    fitted = daskpart.GCNClassifier(4, n_ranks=1, max_iter=2).fit(None, y, graph=_ring(names))
+    with pytest.raises(InputError, match="no labelled vertex is left to judge by"):
+        fitted.score(None, y, mask=names[:0].astype(object))
+
+
 def test_a_name_that_a_mask_has_twice_counts_once():
     """Those of the first two vertices, too, whose places are 0 and 1 as in a mask."""
     names = np.array([f"v{vertex:02d}" for vertex in range(12)])
