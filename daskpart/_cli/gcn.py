@@ -214,11 +214,12 @@ def _read(
     graph, beside = load_graph(source, given["format"])
     if given["labels"] is None and "label" not in beside:
         raise InputError("--labels is missing: a file with the labels of the vertices")
-    names = pd.Index(graph.coords[graph.dims[0]].values if hasattr(graph, "dims")
+    is_named = hasattr(graph, "dims") and graph.dims[0] in graph.coords
+    names = pd.Index(graph.coords[graph.dims[0]].values if is_named
                      else np.arange(graph.shape[0]))  # fmt: skip
     features = beside["features"].data if "features" in beside else None
     if given["features"] is not None:
-        features, names = _features(given["features"], names, hasattr(graph, "dims"))
+        features, names = _features(given["features"], names, is_named)
     if given["labels"] is None:
         y = pd.Series(beside["label"].data, index=names)
     else:
@@ -323,6 +324,10 @@ def _features(path: str, vertices: pd.Index, may_add: bool) -> tuple[Any, pd.Ind
     if may_add:
         vertices = pd.Index(with_isolated(vertices.to_numpy(), names))
     order = in_order(vertices.to_numpy(), names, f"{path}: features")
+    if len(table) != len(vertices):  # numbers from 0, which say nothing of these vertices
+        raise InputError(
+            f"{path}: {len(table):,} rows for {len(vertices):,} vertices; give one for each"
+        )
     return (table if order is None else table.iloc[order]).set_axis(vertices), vertices
 
 

@@ -267,6 +267,17 @@ def test_who_has_features_and_no_edge_is_a_vertex(named, tmp_path, capsys, run_c
     assert "alone,high end" in (out / "labels.csv").read_text()
 
 
+def test_a_matrix_gets_no_vertices_by_features(tmp_path, capsys, run_cli):
+    ring = np.stack([(np.arange(30) + 1) % 30, (np.arange(30) - 1) % 30], axis=1)
+    np.savez(tmp_path / "graph.npz", adj_indptr=2 * np.arange(31), adj_indices=ring.ravel(),
+             labels=np.arange(30) % 2)  # fmt: skip
+    rows = "".join(f"{vertex},{vertex % 2}\n" for vertex in range(32))
+    (tmp_path / "features.csv").write_text(f"node,odd\n{rows}")
+    given = (tmp_path / "graph.npz", "--features", tmp_path / "features.csv")
+    assert run_cli("fit", "gcn", *given, "--out", tmp_path / "out") == 2
+    assert "features.csv: 32 rows for 30 vertices; give one for each" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("rate", "useless"), [(1e-9, True), (0.05, False)])
 def test_a_model_that_is_of_no_use_is_told_of(named, tmp_path, capsys, run_cli, rate, useless):
     """One that was stopped too early was right less often than the most frequent class, quietly."""
