@@ -37,7 +37,7 @@ from daskpart.models.base.plan import ROW_PARTITIONERS, FitPlan, check_partition
 from daskpart.models.base.problem import check_components
 from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State
-from daskpart.models.matrix_factorization.growing import continues, joined
+from daskpart.models.matrix_factorization.growing import continues, has_the_same, joined
 from daskpart.models.matrix_factorization.problem import Ratings, as_events
 from daskpart.models.matrix_factorization.rank_data import fill_starting_rows
 from daskpart.models.matrix_factorization.recommending import (
@@ -265,14 +265,15 @@ class ImplicitFactorization(Recommender):
         if getattr(self, "state_", None) is not None:
             events = self._entries(X)
             whole = joined(events, self.state_)
-            if whole.shape != events.shape or continues(whole, self.state_):
+            lacks_some = whole.shape != events.shape
+            if continues(whole, self.state_) or (lacks_some and has_the_same(whole, self.state_)):
                 if validation is not None:
                     raise InputError(
                         "new users and items are solved for, without an iteration to measure: "
                         "leave validation out, and judge by score"
                     )
                 return self._grow(whole)
-            X = events
+            X = whole if lacks_some else events  # it is refused by what is not the same
         return self._fit(X, y, client=client, one_step=True, validation=validation)
 
     def _grow(self, matrix: LabelledMatrix) -> Self:
@@ -430,7 +431,7 @@ class ImplicitFactorization(Recommender):
     def _going_on(self, state: ImplicitState, problem: Ratings) -> ImplicitState:
         check_components(state, self.n_components)
         whole = joined(problem.matrix, state)
-        if continues(whole, state):
+        if whole.shape == problem.shape and continues(whole, state):
             state, _ = grown(state, whole, self._exact_rows)
         return problem.in_order(state)
 

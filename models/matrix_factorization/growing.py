@@ -60,13 +60,21 @@ def _side(labels: Any, n: int, state: MFState, axis: str) -> tuple[np.ndarray, A
 
 def continues(matrix: LabelledMatrix, state: MFState) -> bool:
     """Whether users and items of `matrix` are those of a state with others behind them."""
-    sides: tuple[Any, ...] = (
-        (state.user_labels, matrix.row_labels),
-        (state.item_labels, matrix.column_labels),
-    )
+    sides = _labels(matrix, state)
     if state.shape == matrix.shape or any(one is None or other is None for one, other in sides):
         return False
     return all(np.array_equal(known, labels[: len(known)]) for known, labels in sides)
+
+
+def has_the_same(matrix: LabelledMatrix, state: MFState) -> bool:
+    """Whether users and items of `matrix` are those of a state, in its order."""
+    sides = _labels(matrix, state)
+    return state.shape == matrix.shape and all(np.array_equal(*side) for side in sides)
+
+
+def _labels(matrix: LabelledMatrix, state: MFState) -> list[tuple[Any, Any]]:
+    """Of users and of items the labels of a state and of `matrix`."""
+    return [(state.user_labels, matrix.row_labels), (state.item_labels, matrix.column_labels)]
 
 
 def grown(

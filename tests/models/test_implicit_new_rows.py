@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.optimize
+import sparse
+import xarray as xr
 from test_implicit_factorization import counts, exact_rows, model
 
 import daskpart
@@ -147,3 +149,30 @@ def test_a_batch_without_new_users_is_seen_and_moves_nothing():
     user = batch["user"].iloc[0]
     shown = fitted.recommend(user, n=40)["item"]
     assert not shown.isin(batch["item"][batch["user"] == user]).any()
+
+
+@pytest.mark.parametrize("n_users", [8, 5])
+@pytest.mark.parametrize("of_fit", [("user", "item"), ("user",), ("item",)])
+@pytest.mark.parametrize("of_batch", [("user", "item"), ("user",), ("item",)])
+def test_a_batch_has_labels_where_the_fit_has(n_users, of_fit, of_batch):
+    """Without those of one side it took away, or gave, the names that this side had; or broke."""
+    random = np.random.default_rng(0)
+    labels = {"user": np.array([*"abcdefgh"]), "item": np.array([*"uvwxyz"])}
+
+    def events(n_users, n_items, names):
+        counts = sparse.COO.from_numpy(random.integers(1, 4, (n_users, n_items)).astype(float))
+        coords = {name: labels[name][:n] for name, n in
+                  (("user", n_users), ("item", n_items)) if name in names}  # fmt: skip
+        return xr.DataArray(counts, dims=("user", "item"), coords=coords)
+
+    fitted = model(n_ranks=2, max_iter=2).fit(events(8, 6, of_fit))
+    rows, state = fitted.user_factors_.copy(), fitted.state_
+    fits = of_batch == of_fit and ("item" in of_fit) and (n_users == 8 or "user" in of_fit)
+    batch = events(n_users, 4, of_batch)
+    if fits:
+        fitted.partial_fit(batch)
+        assert fitted.user_factors_.equals(rows)
+    else:
+        with pytest.raises(InputError, match=r"give both labels, or none|have shape"):
+            fitted.partial_fit(batch)
+        assert fitted.state_ is state
