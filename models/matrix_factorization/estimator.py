@@ -439,7 +439,7 @@ class MatrixFactorization(Recommender):
         if bool(self.biases) != state.settings.get("biases", bool(self.biases)):
             state = with_biases(state) if self.biases else without_biases(state)
         whole = joined(problem.matrix, state) if problem.in_memory else None
-        if whole is not None and continues(whole, state):
+        if whole is not None and whole.shape == problem.shape and continues(whole, state):
             state = grown(
                 state,
                 whole,

@@ -323,3 +323,6 @@ def test_a_warm_fit_takes_new_users_and_items_wherever_they_stand(kind, triples)
     assert np.corrcoef(going_on.predict(frame), expected.predict(frame))[0, 1] > 0.95
     with pytest.raises(InputError, match=r"2 of its 80 are not in these ratings, and 0 of these"):
         going_on.fit(frame[~frame["user"].isin(["u00", "u40"])])
+    before = kind(4, **options, warm_start=True).fit(frame[~frame["user"].isin(["u00", "u40"])])
+    with pytest.raises(InputError, match=r"1 of its 78 are not in these ratings, and 2 of these"):
+        before.fit(frame[frame["user"] != "u03"])
