@@ -15,6 +15,7 @@ from daskpart._floor.checks import (
     whole_number,
     whole_numbers,
 )
+from daskpart._floor.words import counted
 from daskpart.errors import EngineError, InputError
 from daskpart.hypergraph import Hypergraph
 
@@ -69,9 +70,9 @@ def check_epsilon_of_each(epsilon: float | list[float], n_weights: int) -> None:
     """Refuse a list that has not one ε for each weight."""
     if isinstance(epsilon, list) and len(epsilon) != n_weights:
         raise InputError(
-            f"epsilon has {len(epsilon)} numbers, but a vertex has {n_weights} "
-            f"{'weight' if n_weights == 1 else 'weights'}: give one number for all, or one for the "
-            "weight of the model and then one for each of further_weights"
+            f"epsilon has {counted(len(epsilon), 'number')}, but a vertex has "
+            f"{counted(n_weights, 'weight')}: give one number for all, or one for the weight of "
+            "the model and then one for each of further_weights"
         )
 
 

@@ -17,7 +17,8 @@ import numpy as np
 
 from daskpart._floor.checks import one_of
 from daskpart._floor.sums import sums_by_key
-from daskpart.partitioners.checks import checked_epsilons, checked_n_parts
+from daskpart.partitioners.balance import columns
+from daskpart.partitioners.checks import check_epsilon_of_each, checked_epsilons, checked_n_parts
 from daskpart.partitioners.engine import (
     check_bipartition,
     warn_if_unbalanced,
@@ -93,6 +94,7 @@ class MultilevelEngine:
         Of several weights each may have an ε of its own.
         """
         epsilon = checked_epsilons(epsilon)
+        check_epsilon_of_each(epsilon, max(1, columns(hypergraph).shape[1] - 1))  # less their sum
         n_parts = checked_n_parts(n_parts, hypergraph.n_vertices)
         finest, rng = Finest(hypergraph), np.random.default_rng(random_state)
         part = partition_level(finest, n_parts, epsilon, rng, EFFORTS[self.effort])

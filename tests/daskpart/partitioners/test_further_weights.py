@@ -22,7 +22,7 @@ from daskpart.errors import BalanceWarning, InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.models import GCNClassifier
 from daskpart.partitioners.balance import columns, heaviest_allowed, most_of_each, stacked
-from daskpart.partitioners.multilevel import k_way, refinement
+from daskpart.partitioners.multilevel import MultilevelEngine, k_way, refinement
 from daskpart.partitioners.multilevel.compressed import level_of
 from daskpart.partitioners.multilevel.fm import rebalance
 from daskpart.partitioners.multilevel.level import with_transpose
@@ -133,7 +133,7 @@ def test_a_loose_weight_leaves_more_room_to_the_cut_and_the_tight_one_is_kept():
     ("epsilon", "further", "words"),
     [
         ([0.1, 0.1], None, "epsilon has 2 numbers, but a vertex has 1 weight: give one number"),
-        ([0.1], np.ones(30), "epsilon has 1 numbers, but a vertex has 2 weights: give one number"),
+        ([0.1], np.ones(30), "epsilon has 1 number, but a vertex has 2 weights: give one number"),
         ([], np.ones(30), "epsilon has 0 numbers"),
         ([0.1, -1], np.ones(30), "epsilon is -1: give a finite number of at least 0"),
         ("ab", np.ones(30), "epsilon is 'ab': give a finite number"),
@@ -142,6 +142,12 @@ def test_a_loose_weight_leaves_more_room_to_the_cut_and_the_tight_one_is_kept():
 def test_an_epsilon_of_another_number_of_weights_is_refused(epsilon, further, words):
     with pytest.raises(InputError, match=words):
         daskpart.partition(some_nets(0, 30, 60), 3, epsilon=epsilon, further_weights=further)
+
+
+def test_an_engine_refuses_them_too():
+    """It told of shapes that cannot be broadcast."""
+    with pytest.raises(InputError, match="epsilon has 2 numbers, but a vertex has 1 weight:"):
+        MultilevelEngine().partition(some_nets(0, 30, 60), 3, epsilon=[0.1, 0.2])
 
 
 def test_one_epsilon_in_a_list_is_that_of_the_one_weight():
@@ -330,7 +336,7 @@ def test_refining_keeps_each_weight_within_its_bound_or_that_of_the_start(
     [
         ("max-volume", {}, "metric 'max-volume' is lowered by moves that look at one weight"),
         ("power", {"even": False}, "even=False empties parts"),
-        ("power", {"epsilon": [0.1]}, "epsilon has 1 numbers, but a vertex has 2 weights"),
+        ("power", {"epsilon": [0.1]}, "epsilon has 1 number, but a vertex has 2 weights"),
     ],
 )
 def test_refining_refuses_what_it_cannot_keep(metric, options, words):
