@@ -47,7 +47,8 @@ def most_frequent(judgement: dict[str, Any]) -> float:
 
 def no_better(judgement: dict[str, Any]) -> list[str]:
     """What to change, as a line, where the most frequent class alone is right as often."""
-    if judgement["test_accuracy"] > most_frequent(judgement):
+    share = judgement["test_accuracy"]
+    if share > most_frequent(judgement) or share == 1:  # all of one class, and all right
         return []
     return [
         "the model does no better than that: more --max-iter, a larger --patience, or another "

@@ -15,6 +15,7 @@ import scipy.sparse
 from command_results import metrics_of
 
 import daskpart
+from daskpart._cli.classes import judged, no_better
 from daskpart.models.graph_convolution import fitted_network
 from daskpart.readers import archives
 
@@ -285,6 +286,13 @@ def test_a_model_that_is_of_no_use_is_told_of(named, tmp_path, capsys, run_cli, 
     more = ("--max-iter", 60, "--initial-learning-rate", rate, "--no-plots", "--dropout", 0)
     assert run_cli("fit", "gcn", named / "edges.csv", *given, *more, "--out", tmp_path / "o") == 0
     assert ("does no better than that" in capsys.readouterr().out) is useless
+
+
+def test_nothing_is_better_than_always_right():
+    """Where all that is held out is of one class, it was told to be no better than that class."""
+    wanted = np.zeros(5, int)
+    assert no_better(judged(wanted, wanted, [0, 1])) == []
+    assert no_better(judged(wanted, np.array([0, 0, 0, 0, 1]), [0, 1]))
 
 
 def test_truth_values_of_csv_are_features(named, tmp_path, run_cli):
