@@ -18,6 +18,7 @@ import daskpart
 from daskpart import cli
 from daskpart.errors import ReadError
 from daskpart.partitioners.refinement import METRICS
+from daskpart.partitioners.refinement.goals import OF_SEVERAL_WEIGHTS
 
 
 @pytest.fixture(scope="module")
@@ -314,7 +315,7 @@ def test_nets_that_cost_something_are_said_to_count_so_many_times(
 
 
 def test_metrics_are_those_of_refine():
-    assert cli._METRICS == METRICS
+    assert cli._METRICS == METRICS and cli._OF_SEVERAL_WEIGHTS == OF_SEVERAL_WEIGHTS
 
 
 def test_a_partition_tells_how_many_ranks_there_are(graph_file, tmp_path, capsys, run_cli):
