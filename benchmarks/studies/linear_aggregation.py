@@ -306,7 +306,8 @@ def draw(sets: Sequence[Data], lines: list[list], ranks: Sequence[int], path: Pa
     right.set_xticks([], minor=True)
     right.set_title("density of the sum of P ranks", fontsize=10)
     left.legend(fontsize=8)
-    right.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.02, 1))
+    beside = rest[0] if rest else right
+    beside.legend(*right.get_legend_handles_labels(), fontsize=8, loc="upper left")
     strategies = panels[0][0].get_legend_handles_labels()
     figure.legend(*strategies, loc="outside upper center", ncols=len(STRATEGIES))
     for ax in (*rest, *(panels[row][place] for row in (0, 1) for place in range(len(sets), 2))):

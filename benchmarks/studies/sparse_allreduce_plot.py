@@ -66,7 +66,7 @@ def _by_ranks(panel: Any, model: CostModel) -> None:
     panel.yaxis.set_major_formatter("{x:g}")
     panel.set_xticks(RANKS, [str(n) for n in RANKS])
     panel.set_xticks([], minor=True)
-    panel.legend(fontsize=8)
+    panel.legend(fontsize=8, ncols=2, loc="upper left")
 
 
 def _by_density(panel: Any, seconds: dict[str, np.ndarray], names: Sequence[str]) -> None:
@@ -87,6 +87,6 @@ def _measured(panel: Any, lines: Sequence[Sequence[Any]]) -> None:
         densities = [line[3] for line in own]
         panel.plot(densities, [line[5] for line in own], "o", color=f"C{place}", label=name)
         panel.plot(densities, [line[6] for line in own], color=f"C{place}", linewidth=0.8)
-    panel.set_title(f"as 5.4, P = {n_ranks}, measured ({transport}); lines: predicted")
+    panel.set_title(f"as 5.4, P = {n_ranks}, points measured ({transport})")
     panel.set(xscale="log", yscale="log", xlabel="density of a rank's vector",
               ylabel=f"ms, N = {size:.0e}")  # fmt: skip
