@@ -149,17 +149,13 @@ def forked_workers() -> Iterator[None]:
         for name, value in dask.config.get("distributed.nanny.pre-spawn-environ").items():
             patch.setenv(name, str(value))
         multiprocessing.forkserver.ensure_running()
-    calm = {  # a cluster that waits for its tests takes a 150th of a core, not a tenth
-        "distributed.admin.tick.interval": "200ms",
-        "distributed.admin.system-monitor.interval": "10s",
-        "distributed.worker.memory.monitor-interval": "5s",
-        "distributed.worker.profile.interval": "1s",
+    calm = {  # a cluster that waits for its tests took a tenth of a core to look at itself
+        "distributed.admin.tick.interval": "100ms",
+        "distributed.admin.system-monitor.interval": "2s",
+        "distributed.worker.memory.monitor-interval": "500ms",
+        "distributed.worker.profile.interval": "100ms",
     }
-    with (
-        dask.config.set({"distributed.worker.multiprocessing-method": "forkserver", **calm}),
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.setattr("distributed.scheduler.heartbeat_interval", lambda n_workers: 5.0)
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver", **calm}):
         yield
 
 
