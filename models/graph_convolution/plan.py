@@ -261,20 +261,9 @@ def plan_fit(
     seconds = working_clock() - begin
     partition.check_fits(pattern.shape[0], "the graph", "vertices")  # not one of its edges
     refuse_empty(partition, "vertices")
-    forward, backward = _products(problem, partition, "expand")
-    itemsize = np.dtype(network.dtype).itemsize
-    forecasts = forecast(
-        [*zip((forward, backward), network.passes, strict=True)],
-        np.bincount(partition.assignment, minlength=n_ranks),
-        itemsize,
-        *ALPHA_BETA[transport],
+    communication, (forward, backward), forecasts = _messages(
+        problem, partition, network, communication, transport
     )
-    if communication == "auto":
-        communication = min(COMMUNICATIONS, key=forecasts.__getitem__)
-    if communication != "expand":
-        forward, backward = _products(problem, partition, communication)
-    if network.returns_halo:
-        backward = forward.reversed()
     none = np.zeros((2, n_ranks), np.int64)
     held, values = problem.feature_bytes(partition, network) if forecasts_memory else none
     return GCNPlan(
@@ -297,6 +286,29 @@ def plan_fit(
         communication=communication,
         forecasts=forecasts,
     )
+
+
+def _messages(
+    problem: Any, partition: Partition, network: Network, communication: str, transport: str
+) -> tuple[str, tuple[Plan, Plan], dict[str, float]]:
+    """How rows are sent, the messages of both products, and the seconds that each way would take.
+
+    "auto" is the way that takes least.
+    """
+    forward, backward = _products(problem, partition, "expand")
+    forecasts = forecast(
+        [*zip((forward, backward), network.passes, strict=True)],
+        np.bincount(partition.assignment, minlength=partition.n_parts),
+        np.dtype(network.dtype).itemsize,
+        *ALPHA_BETA[transport],
+    )
+    if communication == "auto":
+        communication = min(COMMUNICATIONS, key=forecasts.__getitem__)
+    if communication != "expand":
+        forward, backward = _products(problem, partition, communication)
+    if network.returns_halo:
+        backward = forward.reversed()
+    return communication, (forward, backward), forecasts
 
 
 def _products(problem: Any, partition: Partition, communication: str) -> tuple[Plan, Plan]:
