@@ -124,6 +124,9 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
     def _check(self) -> None:
         """Refuse parameters that contradict each other (InputError)."""
 
+    def _check_goes_on(self, state: Any, problem: Any) -> None:
+        """Refuse, before anything is cut, what cannot go on from the last fit (InputError)."""
+
     def _going_on(self, state: Any, problem: Any) -> Any:
         """The last step of the last fit as the start of the next; InputError for other data."""
         return state
@@ -338,6 +341,8 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
         if one_step:
             data["one_step"] = True
         problem = reader._problem(X, y, data, seed)
+        if self._goes_on(one_step):
+            self._check_goes_on(self.state_, problem)
         if plan is None:
             planner = copy(self)
             plan_it = partial(planner._planned, problem, seed, None, client, kept)

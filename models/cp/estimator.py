@@ -54,7 +54,7 @@ from .starts import (
     by_name,
     check_fixed,
     check_init,
-    check_values,
+    check_start,
     first_factors,
     fixed_factors,
 )
@@ -427,10 +427,11 @@ class CPDecomposition(CPModel):
             check_counts(problem.tensor.values)
         if self.loss == LOGISTIC:
             self._check_yes_no(problem, not self._goes_on(data.get("one_step", False)))
-        init = by_name(self.init, problem.dims, problem.labels)
         nonnegative_modes(self.nonnegative, problem.dims)
-        check_values(init, self._signs(problem.dims), self._dtype(problem))
-        self._fixed(problem)
+        signs, dtype = self._signs(problem.dims), self._dtype(problem)
+        if not self._goes_on(data.get("one_step", False)):
+            check_start(by_name(self.init, problem.dims, problem.labels), problem, signs, dtype)
+        problem.fixed = fixed_factors(self.fixed_modes, problem, signs, dtype)
         ridge_modes(self.ridge, problem.dims)
         problem = problem.with_validation(validation, share, random_state)
         if self.loss == LOGISTIC and problem.validation is not None:
@@ -467,7 +468,7 @@ class CPDecomposition(CPModel):
             steps=int(self.max_iter) * int(self.n_init),
             transport=transport,
             kept_cut=kept_cut(kept, n_ranks),
-            fixed=tuple(sorted(self._fixed(problem))),
+            fixed=tuple(sorted(problem.fixed)),
         )
         plan = choose(problem.plan(settings))
         if plan.imbalance_told:
@@ -476,7 +477,7 @@ class CPDecomposition(CPModel):
             warn(told, BalanceWarning)
         if self.missing == "unknown":
             ridge = ridge_modes(self.ridge, problem.dims)
-            warn_of_little_known(plan, ridge, self._fixed(problem))
+            warn_of_little_known(plan, ridge, problem.fixed)
         return plan
 
     def _chosen(self, plan: CPPlan) -> dict[str, Any]:
@@ -492,7 +493,7 @@ class CPDecomposition(CPModel):
             start=start,
             nonnegative=self._signs(problem.dims),
         )
-        fixed = self._fixed(problem)
+        fixed = problem.fixed
         typed: list[Any] = [
             fixed.get(place, factor).astype(self._dtype(problem))
             for place, factor in enumerate(factors)
@@ -501,7 +502,7 @@ class CPDecomposition(CPModel):
         state = CPState(weights, typed, tuple(problem.dims), labels)
         return with_sums_of_1(state, fixed) if self.loss == POISSON else state
 
-    def _going_on(self, state: CPState, problem: TensorProblem) -> CPState:
+    def _check_goes_on(self, state: CPState, problem: TensorProblem) -> None:
         check_components(state, self.n_components)
         problem.check_same(state)
         before = state.settings.get("loss", self.loss)
@@ -510,7 +511,9 @@ class CPDecomposition(CPModel):
                 f"the last fit had loss={before!r}, and loss={self.loss!r} cannot go on from its "
                 "values, which are of another kind: fit with warm_start=False"
             )
-        fixed = self._fixed(problem)
+
+    def _going_on(self, state: CPState, problem: TensorProblem) -> CPState:
+        fixed = problem.fixed
         stayed = by_place(state.settings.get("fixed_modes") or {}, state.dims, "fixed_modes")
         if self.loss == POISSON and (
             state.settings.get("loss") != POISSON or {*stayed} != {*fixed}
@@ -525,19 +528,14 @@ class CPDecomposition(CPModel):
         typed = [fixed.get(place, factor).astype(dtype) for place, factor in factors]
         return replace(state, factors=typed)
 
-    def _fixed(self, problem: TensorProblem) -> dict[int, Any]:
-        """The factors that stay, by the place of their mode."""
-        signs = self._signs(problem.dims)
-        return fixed_factors(self.fixed_modes, problem, signs, self._dtype(problem))
-
     def _dtype(self, problem: TensorProblem) -> str:
         return self.dtype or problem.dtype
 
     def _plan_of_fit(self, plan: CPPlan, problem: TensorProblem) -> CPPlan:
         if problem.validation is None:
             return replace(plan, held_out=None)
-        fixed, keeps_best = self._fixed(problem), self.patience is not None
-        return with_held_out(plan, problem.validation, fixed, keeps_best)
+        keeps_best = self.patience is not None
+        return with_held_out(plan, problem.validation, problem.fixed, keeps_best)
 
     def _text(self, session: Any, plan: CPPlan, problem: TensorProblem, state: CPState) -> CPText:
         return CPText(

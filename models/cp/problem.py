@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from daskpart._floor.checksum import checksum
 from daskpart.containers.tensor import LabelledTensor
@@ -42,6 +43,8 @@ class TensorProblem(Problem):
         None: not in this process.
     validation : Entries or None
         Entries to measure errors on.
+    fixed : dict of int to ndarray
+        Factors that stay, by the place of their mode, as `fixed_factors` gives them.
     """
 
     shape: Any
@@ -50,6 +53,7 @@ class TensorProblem(Problem):
     dtype: Any
     tensor: Any
     validation: Entries | None = None
+    fixed: dict[int, NDArray[Any]]
 
     @property
     def n_features(self) -> int | None:  # type: ignore[override]

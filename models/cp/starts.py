@@ -151,11 +151,40 @@ def _rows_by_name(
     return factor[rows]
 
 
-def check_values(init: Any, nonnegative: Sequence[bool], dtype: str) -> None:
-    """Refuse given factors with values that their modes may not have (InputError)."""
-    given = [] if isinstance(init, str) else init
+def check_start(init: Any, problem: TensorProblem, nonnegative: Sequence[bool], dtype: str) -> None:
+    """Refuse what a tensor cannot be begun from, before it is cut.
+
+    Parameters
+    ----------
+    init : {"random", "nvecs"} or sequence of arrays
+        As `by_name` gave it.
+    problem : TensorProblem
+    nonnegative : sequence of bool, one a mode
+    dtype : str
+        Of the factors.
+
+    Raises
+    ------
+    InputError
+        For factors of another shape or with values that their modes may not have, and "nvecs" of
+        a tensor that is not in memory.
+    """
+    if isinstance(init, str):
+        if init == "nvecs" and problem.tensor is None:
+            raise InputError(
+                "init='nvecs' needs the tensor in memory; give init='random' or factors for a "
+                "lazy one"
+            )
+        return
+    given = [np.asarray(factor) for factor in init]
     for mode, (factor, positive) in enumerate(zip(given, nonnegative, strict=False)):
-        _check_values(np.asarray(factor), f"init[{mode}]", positive, dtype)
+        _check_values(factor, f"init[{mode}]", positive, dtype)
+    rows = [len(factor) for factor in given]
+    if rows != [*problem.shape]:
+        raise InputError(
+            f"init has factors of {rows} rows: the modes of the tensor need one each, of "
+            f"{[*problem.shape]} rows"
+        )
 
 
 def _check_values(factor: NDArray[Any], what: str, nonnegative: bool, dtype: str) -> None:
@@ -183,9 +212,9 @@ def first_factors(
     Parameters
     ----------
     init : {"random", "nvecs"} or sequence of arrays
-        As `check_init` let it pass.
+        As `check_start` let it pass.
     tensor : LabelledTensor or None
-        None where the nonzeros are not in this process.
+        None where the nonzeros are not in this process, as "nvecs" needs them.
     shape : sequence of int
         Of the tensor.
     n_components : int
@@ -194,33 +223,17 @@ def first_factors(
         What is drawn depends on both: start 0, 1 … of a fit that begins several times.
     nonnegative : sequence of bool, one a mode, or empty
         Take absolute values of singular vectors.
-
-    Raises
-    ------
-    InputError
-        For factors of another shape, or "nvecs" without a tensor.
     """
     seed = np.random.SeedSequence(random_state, spawn_key=(start,))
     random = np.random.default_rng(seed)
     if isinstance(init, str):
         if init == "random":
             return [random.random((extent, n_components)) for extent in shape]
-        if tensor is None:
-            raise InputError(
-                "init='nvecs' needs the tensor in memory; give init='random' or factors for a "
-                "lazy one"
-            )
+        assert tensor is not None  # checked
         vectors = [singular_vectors(tensor, m, n_components, random) for m in range(len(shape))]
         signs = nonnegative or [False] * len(vectors)
         return [np.abs(v) if positive else v for v, positive in zip(vectors, signs, strict=True)]
-    given = [np.array(factor, np.float64) for factor in init]
-    wanted = [(extent, n_components) for extent in shape]
-    if [factor.shape for factor in given] != wanted:
-        raise InputError(
-            f"init has factors of shape {[factor.shape for factor in given]}; this tensor and "
-            f"n_components={n_components} need {wanted}"
-        )
-    return given
+    return [np.array(factor, np.float64) for factor in init]
 
 
 def singular_vectors(

@@ -428,8 +428,10 @@ class ImplicitFactorization(Recommender):
             np.abs(state.item_factors, out=state.item_factors)
         return state
 
-    def _going_on(self, state: ImplicitState, problem: Ratings) -> ImplicitState:
+    def _check_goes_on(self, state: ImplicitState, problem: Ratings) -> None:
         check_components(state, self.n_components)
+
+    def _going_on(self, state: ImplicitState, problem: Ratings) -> ImplicitState:
         whole = joined(problem.matrix, state)
         if whole.shape == problem.shape and continues(whole, state):
             state, _ = grown(state, whole, self._exact_rows)

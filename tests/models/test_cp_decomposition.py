@@ -465,7 +465,6 @@ def test_a_damaged_checkpoint_is_passed_over(tensor, tmp_path):
         ({"memory": "none"}, "'memory'.* Got 'none'"),
         ({"init": "zero"}, "'init'.* Got 'zero'"),
         ({"init": [np.zeros((30, 2))]}, r"init\[0\] has shape \(30, 2\)"),
-        ({"init": [np.zeros((3, 3))] * 3}, "need"),
         ({"init": "nvecs", "n_init": 2}, "n_init=2 needs init='random'"),
         ({"resume": True}, "resume=True needs checkpoint_path"),
         ({"n_init": 2, "checkpoint_path": "run.npz"}, "n_init=2 begins several times"),
@@ -477,6 +476,13 @@ def test_a_damaged_checkpoint_is_passed_over(tensor, tmp_path):
 def test_bad_parameters(tensor, changes, words):
     with pytest.raises(InputError, match=words):
         model(**changes).fit(tensor)
+
+
+@pytest.mark.parametrize("factors", [[30, 20], [3, 3, 3], [30, 20, 9]])
+def test_a_start_of_another_shape_is_told_before_the_tensor_is_cut(tensor, factors, monkeypatch):
+    monkeypatch.setattr(daskpart.CPDecomposition, "_make_plan", None)
+    with pytest.raises(InputError, match=r"init has .* need one each, of \[30, 20, 10\]"):
+        model(init=[np.zeros((extent, 3)) for extent in factors]).fit(tensor)
 
 
 @pytest.mark.parametrize(
@@ -493,13 +499,15 @@ def test_bad_tensors(X, words):
         model().fit(X)
 
 
-def test_bad_lazy_tensors(tensor):
+def test_bad_lazy_tensors(tensor, monkeypatch):
     import dask.array as da
 
     with pytest.raises(InputError, match="dense chunks"):
         model().fit(da.ones((4, 4), chunks=2))
-    with pytest.raises(InputError, match="needs the tensor in memory"):
-        model(init="nvecs").fit(da.from_array(tensor, chunks=10))
+    with monkeypatch.context() as uncut:
+        uncut.setattr(daskpart.CPDecomposition, "_make_plan", None)
+        with pytest.raises(InputError, match="needs the tensor in memory"):
+            model(init="nvecs").fit(da.from_array(tensor, chunks=10))
     hole = sparse.COO([[0, 1], [2, 0]], [1.0, np.inf], shape=(3, 3))
     with pytest.raises(InputError, match="mode_0 1, mode_1 0"):
         model().fit(da.from_array(hole, chunks=1))
