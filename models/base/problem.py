@@ -14,6 +14,7 @@ from scipy.sparse import coo_array, csr_array, issparse
 
 from daskpart._floor.checks import refuse_masked, refuse_path
 from daskpart.containers.coordinates import is_a
+from daskpart.containers.tables import column_from_arrow
 from daskpart.errors import InputError
 from daskpart.readers.detection import is_number
 
@@ -227,12 +228,21 @@ def refuse_not_finite(y: NDArray[Any]) -> None:
 
 
 def dense_targets(y: Any) -> Any:
-    """A sparse y as NumPy has it, a table of several targets, say; another as it is."""
+    """A sparse y, a table of several targets, say, a column of Arrow's, texts, as NumPy has them.
+
+    Any other as it is.
+    """
     refuse_path(y, "y", "the targets themselves, one for each row")
     if is_a(y, "sparse", "SparseArray"):
         return y.todense()
     toarray = getattr(y, "toarray", None)  # of scipy
-    return y if toarray is None else toarray()
+    return text_objects(column_from_arrow(y)) if toarray is None else toarray()
+
+
+def text_objects(labels: Any) -> Any:
+    """Texts of NumPy's StringDType as objects, as scikit-learn knows them; all else as it is."""
+    dtype = getattr(labels, "dtype", None)
+    return labels.astype(object) if getattr(dtype, "kind", "") == "T" else labels
 
 
 def scipy_rows(X: Any) -> Any:

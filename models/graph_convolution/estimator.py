@@ -24,6 +24,7 @@ from daskpart.containers.tables import table_in_memory
 from daskpart.errors import InputError
 from daskpart.models.base.class_weights import check_total, weights_of_classes
 from daskpart.models.base.docstrings import with_shared_words
+from daskpart.models.base.problem import text_objects
 from daskpart.models.base.progress import Measure
 from daskpart.models.networks.losses import Loss, SigmoidLoss, SoftmaxLoss, SquaredLoss
 
@@ -127,7 +128,7 @@ class GCNClassifier(ClassifierMixin, TransformerMixin, GraphNetwork):
         return replace(plan, network=replace(plan.network, loss=self._loss(problem)))
 
     def _targets(self, y: Any, classes: Any, goes_on: bool) -> Targets:
-        named = None if classes is None else np.asarray(classes)
+        named = None if classes is None else text_objects(np.asarray(classes))
         if named is not None and not _is_table(y):  # those of a table are in its columns' order
             read = class_targets(named.ravel())
             if not read.labelled.all():

@@ -22,7 +22,7 @@ from daskpart.containers.tables import table_in_memory
 from daskpart.errors import InputError
 from daskpart.models.base.estimator import DistributedEstimator
 from daskpart.models.base.fitted import as_fitted
-from daskpart.models.base.problem import checked_weights
+from daskpart.models.base.problem import checked_weights, text_objects
 from daskpart.models.base.session import client_for
 from daskpart.models.networks.sizes import widths_of
 from daskpart.partitions import Partition
@@ -106,7 +106,7 @@ class FittedNetwork(DistributedEstimator):
         shapes = {name: weight.shape for name, weight in given.items()}
         if shapes != wanted:
             raise InputError(f"the parameters make a network of {wanted}; coefs have {shapes}")
-        names = None if classes is None else np.asarray(classes)
+        names = None if classes is None else text_objects(np.asarray(classes))
         if names is not None and names.shape != (n_outputs,):
             raise InputError(
                 f"classes has shape {names.shape}, coefs have {n_outputs} outputs: name each of "

@@ -47,6 +47,7 @@ from daskpart.models.base.problem import (
     refused,
     scipy_rows,
     share_held_out,
+    text_objects,
 )
 from daskpart.models.base.progress import Measure
 from daskpart.models.base.state import State
@@ -122,7 +123,7 @@ class SampleModel(DistributedEstimator):
                 check_classification_targets(y)
             except ValueError as error:
                 raise InputError(str(error)) from error
-            classes = classes_in(y) if classes is None else np.asarray(classes)
+            classes = classes_in(y) if classes is None else text_objects(np.asarray(classes))
         return self._encode(y, classes), self._n_outputs(classes), classes
 
     _encode = staticmethod(class_numbers)  # labels, or targets, as numbers
@@ -142,7 +143,7 @@ class SampleModel(DistributedEstimator):
                     "leave them out"
                 )
             return None
-        found = np.arange(n_classes) if classes is None else np.asarray(classes)
+        found = np.arange(n_classes) if classes is None else text_objects(np.asarray(classes))
         with sorting_labels(found):
             rising = np.unique(found)
         if len(rising) != n_classes or not np.array_equal(rising, found):

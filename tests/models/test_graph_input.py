@@ -9,11 +9,13 @@ import dask.dataframe
 import networkx
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 import scipy.sparse
 import sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from test_graph_convolution import N, features, graph, labels, model, weights_of
 from test_labels import looked_up
@@ -353,6 +355,24 @@ def test_labels_that_are_texts_and_numbers_are_refused(classifier):
     of_graph = {"graph": [(0, 1), (1, 2)]} if isinstance(classifier, GCNClassifier) else {}
     with pytest.raises(InputError, match=r"several kinds, such as 1 \(int\), 'a' \(str\)"):
         classifier.fit(np.eye(4), y, **of_graph)
+
+
+@pytest.mark.parametrize(
+    "classifier", [LogisticRegression(solver="sgd"), MLPClassifier((4,)), GCNClassifier()]
+)
+@pytest.mark.parametrize(
+    "texts", [np.array([*"abac"], np.dtypes.StringDType(na_object=None)), pyarrow.array([*"abac"])]
+)
+def test_labels_are_texts_of_any_type(classifier, texts):
+    of_graph = {"graph": [(0, 1), (1, 3)]} if isinstance(classifier, GCNClassifier) else {}
+    one = clone(classifier).set_params(max_iter=1, n_ranks=1, transport="local")
+    other = clone(one).partial_fit(np.eye(4), [*"abac"], classes=[*"abc"], **of_graph)
+    one.partial_fit(np.eye(4), texts, classes=np.unique(texts), **of_graph)
+    assert one.classes_.tolist() == [*"abc"]
+    answers = [each.predict(np.eye(4)).tolist() for each in (one, other)]
+    assert answers[0] == answers[1]
+    assert one.score(np.eye(4), texts) == other.score(np.eye(4), [*"abac"])
+    assert one.fit(np.eye(4), texts, **of_graph).predict(np.eye(4)).tolist() == answers[1]
 
 
 @pytest.mark.parametrize("classifier", [LogisticRegression(), MLPClassifier((4,))])
