@@ -122,10 +122,16 @@ def _as_float(value: object) -> float:
         return math.nan
 
 
-def refuse_path(given: object, name: str, instead: str) -> None:
-    """InputError for a text where data is needed: the name of a file, say, or of a column."""
+def refuse_path_or_dataset(given: Any, name: str, instead: str) -> None:
+    """InputError for what is no array: the name of a file or of a column, or several of xarray."""
     if isinstance(given, str | os.PathLike):
         raise InputError(f"{name} is {os.fspath(given)!r}: give {instead}")
+    variables = [*given.data_vars] if hasattr(type(given), "data_vars") else []
+    if variables:
+        raise InputError(
+            f"{name} is a Dataset of {listed(variables)}: give one of its variables, such as "
+            f"dataset[{variables[0]!r}]"
+        )
 
 
 def refuse_masked(values: object, what: str) -> None:

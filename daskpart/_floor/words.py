@@ -106,5 +106,7 @@ def not_read(data: Any, as_what: str, accepted: str) -> str:
     elif hasattr(data, "toPandas"):  # of Spark, where any attribute is a column
         instead = "its toPandas(), "
     kind = type(data).__qualname__
+    if hasattr(type(data), "data_vars"):
+        kind += f" of {listed(data.data_vars) or 'no variable'}"
     article = "an" if kind[0].lower() in "aeio" else "a"
     return f"cannot read {article} {kind} as a {as_what}; give {instead}{accepted}"

@@ -12,7 +12,7 @@ from dask.base import is_dask_collection
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, issparse
 
-from daskpart._floor.checks import refuse_masked, refuse_path
+from daskpart._floor.checks import refuse_masked, refuse_path_or_dataset
 from daskpart.containers.coordinates import is_a
 from daskpart.containers.tables import column_from_arrow
 from daskpart.errors import InputError
@@ -84,13 +84,16 @@ def share_held_out(model: Any, name: str, data: Mapping[str, Any]) -> float:
 
 
 def is_lazy(X: Any) -> bool:
-    """Whether X is a Dask collection, or a DataArray over one: its blocks stay where they are."""
-    inner = held_by(X)
-    return hasattr(inner, "__dask_graph__") and inner.__dask_graph__() is not None
+    """Whether X is a Dask collection, or a DataArray over one: its blocks stay where they are.
+
+    A Dataset is not, be its arrays lazy: it is no one collection of rows.
+    """
+    inner, is_dataset = held_by(X), hasattr(type(X), "data_vars")
+    return not is_dataset and getattr(inner, "__dask_graph__", lambda: None)() is not None
 
 
 def is_lazy_array(X: Any) -> bool:
-    """Whether X is lazy and an array: no bag, no frame, and no Dataset, whose chunks are a dict."""
+    """Whether X is lazy and an array: no bag, and no frame."""
     return is_lazy(X) and isinstance(getattr(X, "chunks", None), tuple)
 
 
@@ -177,6 +180,8 @@ def checked_weights(sample_weight: Any, samples: Any) -> NDArray[np.float64]:
     """
     from sklearn.utils.validation import _check_sample_weight  # not for ranks
 
+    wanted = "the weights themselves, one for each sample"
+    refuse_path_or_dataset(sample_weight, "sample_weight", wanted)
     sample_weight = in_memory(sample_weight, "sample weights")
     if getattr(getattr(sample_weight, "dtype", None), "kind", "") in ("m", "M"):
         raise InputError(f"sample_weight holds times ({sample_weight.dtype}): give numbers")
@@ -232,7 +237,7 @@ def dense_targets(y: Any) -> Any:
 
     Any other as it is.
     """
-    refuse_path(y, "y", "the targets themselves, one for each row")
+    refuse_path_or_dataset(y, "y", "the targets themselves, one for each row")
     if is_a(y, "sparse", "SparseArray"):
         return y.todense()
     toarray = getattr(y, "toarray", None)  # of scipy

@@ -15,7 +15,7 @@ import pandas as pd
 import scipy.sparse
 from numpy.typing import NDArray
 
-from daskpart._floor.checks import refuse_masked, refuse_path
+from daskpart._floor.checks import refuse_masked, refuse_path_or_dataset
 from daskpart._floor.words import not_read
 from daskpart.containers.coordinates import as_labels, as_values, is_a, refuse_nonfinite
 from daskpart.containers.matrix import (
@@ -358,7 +358,7 @@ def _edge_list(
 
 def read_features(X: Any) -> tuple[Any, NDArray[Any] | None]:
     """Features as a numpy or scipy array (or a DataFrame), and the names of its rows."""
-    refuse_path(X, "X", "features in memory, such as daskpart.read(path)")
+    refuse_path_or_dataset(X, "X", "features in memory, such as daskpart.read(path)")
     names = names_of_rows(X)
     if is_a(X, "xarray", "DataArray"):
         X = X.data

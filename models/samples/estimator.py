@@ -22,7 +22,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from daskpart._floor.checks import refuse_masked, refuse_path
+from daskpart._floor.checks import refuse_masked, refuse_path_or_dataset
 from daskpart._floor.words import not_read
 from daskpart.collectives import PerRank
 from daskpart.collectives.topk import ApproximateTopK, Compressor, TopK
@@ -435,7 +435,8 @@ def plain_rows(X: Any) -> Any:
     InputError for what has no rows, such as the name of a file or a query of polars, for dates,
     durations, masked values, and values other than 0 that are not stored.
     """
-    refuse_path(X, "X", "rows in memory, or a file as daskpart.readers.survey(path) with y=None")
+    files = "rows in memory, or a file as daskpart.readers.survey(path) with y=None"
+    refuse_path_or_dataset(X, "X", files)
     if not (isinstance(X, Sequence) or hasattr(X, "shape") or hasattr(X, "__array__")):
         raise InputError(not_read(X, "table of samples", "an array, sparse or not, or a DataFrame"))
     refuse_times(X)

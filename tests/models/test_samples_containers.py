@@ -209,6 +209,23 @@ def test_the_name_of_a_file_is_no_data(name, path):
         clone(model).fit(X, "label")
 
 
+@pytest.mark.parametrize("name", ["lbfgs", "mlp"])
+@pytest.mark.parametrize("is_lazy", [False, True])
+def test_a_dataset_is_told_to_be_no_array_but_several(name, is_lazy):
+    X, y = np.eye(4), np.array([0, 1, 0, 1])
+    dataset = xarray.Dataset({"counts": (("row", "word"), X), "label": ("row", y)})
+    dataset = dataset.chunk(2) if is_lazy else dataset
+    model = clone(MODELS[name]).fit(X, y)
+    for what, call in (
+        ("X", lambda: clone(model).fit(dataset, y)), ("X", lambda: model.predict(dataset)),
+        ("y", lambda: clone(model).fit(X, dataset)), ("y", lambda: model.score(X, dataset)),
+        ("sample_weight", lambda: clone(model).fit(X, y, dataset)),
+    ):  # fmt: skip
+        words = rf"{what} is a Dataset of 'counts', 'label': .* such as dataset\['counts'\]"
+        with pytest.raises(InputError, match=words):
+            call()
+
+
 class LazyFrame:
     """Called as that of polars, and as little of an array."""
 
