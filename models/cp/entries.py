@@ -262,5 +262,5 @@ class Aligned:
 
 
 def is_named(dims: Any) -> bool:
-    """Whether modes have other names than those that say their place."""
-    return any(dim != f"mode_{mode}" for mode, dim in enumerate(dims))
+    """Whether dimensions have other names than those that say their place, here or in xarray."""
+    return any(dim not in (f"mode_{axis}", f"dim_{axis}") for axis, dim in enumerate(dims))

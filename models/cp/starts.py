@@ -120,7 +120,7 @@ def by_name(init: Any, dims: Sequence[str], labels: Mapping[str, NDArray[Any]]) 
     """
     if isinstance(init, str) or len(init) != len(dims):
         return init
-    named = [each for each in init if is_a(each, "xarray", "DataArray")]
+    named = [each for each in init if is_a(each, "xarray", "DataArray") and is_named(each.dims)]
     factors = {dim: each for each in named for dim in each.dims if dim in dims}
     if len(factors) == len(dims):
         init = [factors[dim] for dim in dims]
@@ -134,21 +134,22 @@ def _rows_by_name(
     if not is_a(factor, "xarray", "DataArray"):
         return factor
     dim = dims[place]
-    if dim not in factor.dims and not is_named(dims):
+    rows = dim if is_named(factor.dims) else factor.dims[0]  # "dim_0" is of whatever mode
+    if rows not in factor.dims and not is_named(dims):
         return factor
-    if dim not in factor.dims:
+    if rows not in factor.dims:
         raise InputError(
             f"the factor of {dim} in {what} is a DataArray over {tuple(factor.dims)}: rename its "
             f"dimension to {dim!r}, or give its values (.to_numpy()) to take rows by their place"
         )
-    factor, wanted = factor.transpose(dim, ...), labels.get(dim)
-    if wanted is None or dim not in factor.coords:
+    factor, wanted = factor.transpose(rows, ...), labels.get(dim)
+    if wanted is None or rows not in factor.coords:
         return factor
-    rows = LabelIndex(factor[dim].to_numpy(), len(factor), dim).find(wanted)
-    if (rows < 0).any():
-        lacking = wanted[rows < 0].tolist()[0]
+    found = LabelIndex(factor[rows].to_numpy(), len(factor), dim).find(wanted)
+    if (found < 0).any():
+        lacking = wanted[found < 0].tolist()[0]
         raise InputError(f"the factor of {dim} in {what} has no row for {lacking!r} of the tensor")
-    return factor[rows]
+    return factor[found]
 
 
 def check_start(init: Any, problem: TensorProblem, nonnegative: Sequence[bool], dtype: str) -> None:

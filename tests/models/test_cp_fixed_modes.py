@@ -235,6 +235,23 @@ def test_a_factor_over_another_dimension_is_refused(dims):
     )
 
 
+@pytest.mark.parametrize("n_modes", [2, 3])
+@pytest.mark.parametrize("names", [None, ("word", "place", "day")])
+@pytest.mark.parametrize("of_factors", [None, "component"])
+def test_what_xarray_names_by_its_place_has_no_name(n_modes, names, of_factors):
+    """Its dim_0 was another mode than that of named factors, and dim_1 of a factor was one."""
+    tensor, start = drawn(n_modes), given_factors(SHAPES[n_modes])
+    dims = [names and [name, "r"] for name in (names or 3 * [None])]
+    if of_factors:
+        dims = [(name, of_factors) for name in ("word", "place", "day")]
+    named = [xr.DataArray(each, dims=dim) for each, dim in zip(start, dims, strict=False)]
+    array = xr.DataArray(tensor, dims=names and names[:n_modes])
+    assert_same(model(init=named).fit(array), model(init=start).fit(tensor))
+    fixed = model(fixed_modes={1: named[1]}).fit(array)
+    assert_same(fixed, model(fixed_modes={1: start[1]}).fit(tensor))
+    assert fixed.score(tensor) == fixed.score(array)
+
+
 def test_a_fit_goes_on_whatever_numpy_holds_its_names_in(tmp_path):
     """Texts of any width came back from a folder as objects: parameters of another fit."""
     words = np.array([f"word{i}" for i in range(20)], np.dtypes.StringDType())
