@@ -100,6 +100,11 @@ class Several(click.FloatRange):
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """The number, or a list of them."""
         given: list[Any] = value.split(",") if isinstance(value, str) else [value]
+        for place, each in enumerate(given, 1):
+            if str(each).strip():
+                continue
+            which = f"number {place} of {value!r}" if len(given) > 1 else "the number"
+            self.fail(f"{which} is missing: write 0.03, or 0.03,0.1 for two", param, ctx)
         numbers = [super(Several, self).convert(each, param, ctx) for each in given]
         return numbers if len(numbers) > 1 else numbers[0]
 

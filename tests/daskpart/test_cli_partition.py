@@ -473,6 +473,7 @@ def test_further_weights_come_from_a_file(graph_file, tmp_path, capsys, run_cli)
         ("1 1\n1\n", (), "weights.txt, line 2: 1 weight, but 2 in the first line"),
         ("1 -1\n", (), "weights.txt, line 1: expected a whole number from 0"),
         ("1\n" * 40, ("--epsilon", "0.1,0.1,0.1"), "epsilon has 3 numbers, but a vertex has 2"),
+        ("1\n" * 40, ("--epsilon", "0.1,,2"), "number 2 of '0.1,,2' is missing"),
         ("1\n" * 40, ("--epsilon", "0.1,-1"), "-1.0 is not in the range x>=0"),
         ("1\n" * 39, (), "39 further weights were given, 40 are needed"),
         ("0\n" * 40, (), "further weight 0 is 0 for every vertex"),
