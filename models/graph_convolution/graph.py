@@ -96,7 +96,8 @@ def read_graph(
     Warns
     -----
     DaskpartWarning
-        An edge is there more than once: weights are summed. Or nodes of networkx are numbers in
+        An edge is there more than once: weights are summed. Labels alone name vertices that no edge
+        of a list does. Or nodes of networkx are numbers in
         another order than rising, and rows have no names: they are taken to go by number.
     """
     of_rows, names = names, None if is_default(names) else names
@@ -110,6 +111,8 @@ def read_graph(
     if own_names is not None and of_rows is not None and not isinstance(graph, Graph):
         own_names = with_isolated(own_names, of_rows)  # of a fit no vertex is added
         n = len(own_names)
+    elif is_a(graph, "networkx", "Graph") and of_rows is not None and len(of_rows) > n:
+        n = len(of_rows) if are_numbers(of_rows, len(of_rows)) else n  # of nodes 0 to n − 1
     if n_vertices is not None and n != n_vertices:
         if names is not None:
             in_order(own_names, names, "features")  # says which is missing, or none of these
@@ -328,7 +331,15 @@ def _edge_list(
             )
     elif names is None and labelled is not None:
         # those of the labels first, in their order
-        others = pd.Index(ends).unique().difference(pd.Index(labelled))
+        ones = pd.Index(ends).unique()
+        others = ones.difference(pd.Index(labelled))
+        alone = labelled[~pd.Index(labelled).isin(ones)]
+        if n is None and len(alone) and len(ones):
+            warn(
+                f"{len(alone):,} of {len(labelled):,} labels are of vertices that no edge names, "
+                f"such as {alone.tolist()[0]!r}: without edges and features they teach nothing "
+                "(is the name misspelt?)"
+            )
         names = as_labels(pd.Index(labelled).append(others).to_numpy())
     if names is None and not numbers:
         codes, found = pd.factorize(ends, sort=True)

@@ -276,6 +276,31 @@ def test_rows_without_an_edge_are_vertices_of_a_graph_of_numbers(kind, as_they_a
     np.testing.assert_allclose(found, of_table.predict_proba(X), rtol=1e-5)
 
 
+def test_nodes_of_networkx_that_count_from_0_are_as_others_beside_more_rows():
+    """They were refused beside an index that says which rows they are."""
+    ring, rng = networkx.cycle_graph(5), np.random.default_rng(0)
+    X = pd.DataFrame(rng.random((7, 3)), index=rng.permutation(7))
+    y = pd.Series([*"xyxyxyx"], index=X.index)
+    found = [
+        model(dropout=0.0, symmetrize=True).fit(X, y, graph=each)
+        for each in (ring, networkx.Graph([*ring.edges][::-1]), [*ring.edges])
+    ]
+    for other in found[1:]:
+        pd.testing.assert_frame_equal(found[0].predict_proba(X), other.predict_proba(X))
+    with pytest.raises(InputError, match=r"the graph has 5 vertices, .* have 7 rows"):
+        model().fit(X.to_numpy(), y.to_numpy(), graph=ring)
+
+
+def test_labels_beside_edges_of_other_names_are_told():
+    """One that is misspelt was a vertex for itself."""
+    edges, y = [("a", "b"), ("b", "c")], pd.Series([0, 1, 0], index=["a", "b", "C"])
+    with pytest.warns(DaskpartWarning, match="1 of 3 labels are of vertices .* such as 'C'"):
+        fitted = model().fit(None, y, graph=edges)
+    assert set(fitted.vertex_names_) == {*"abcC"}
+    with warnings.catch_warnings(action="error"):
+        model().fit(None, y[:2], graph=edges)
+
+
 @pytest.mark.parametrize("names", ["abcdd", "abcc"])
 def test_a_row_that_comes_twice_is_named(names):
     nodes = networkx.DiGraph([("a", "b"), ("b", "c")])
@@ -474,6 +499,7 @@ def test_labels_of_odd_containers_and_dtypes_are_learnt_and_judged_by(kind):
     assert fitted.score(features(), kind(y)) == expected.score(features(), y)
 
 
+@pytest.mark.filterwarnings("ignore:.*that no edge names")
 @settings(max_examples=60, deadline=None)
 @given(
     edges=st.lists(
