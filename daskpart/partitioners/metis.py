@@ -137,6 +137,9 @@ def _call_metis(
     other = graph.pins[2 * edges.astype(np.int64)] + graph.pins[2 * edges.astype(np.int64) + 1]
     here = np.repeat(np.arange(graph.n_vertices, dtype=np.int32), np.diff(graph.vertex_pointer))
     scale = graph.total_weight // 2**30 + 1  # METIS adds weights in 32 bits
+    weights = (graph.vertex_weights // scale).astype(np.int32)
+    # of a part without a vertex that weighs METIS tells on the terminal, past Python
+    n_parts = min(n_parts, max(1, int(np.count_nonzero(weights))))
     costs_scale = -(-int(graph.net_costs.max(initial=1)) // 2**20)
     options = pymetis.Options(
         seed=random_state % 2**31,
@@ -146,7 +149,7 @@ def _call_metis(
     _, parts = pymetis.part_graph(
         n_parts,
         pymetis.CSRAdjacency(graph.vertex_pointer.astype(np.int32), other - here),
-        vweights=(graph.vertex_weights // scale).astype(np.int32),
+        vweights=weights,
         eweights=np.maximum(graph.net_costs[edges] // costs_scale, 1).astype(np.int32),
         options=options,
         recursive=not by_volume and n_parts <= 8,  # volume is for METIS's k-way only

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -48,6 +50,26 @@ def test_nets_of_two_pins_are_edges_and_larger_ones_stars():
     assert star.pins.reshape(-1, 2).tolist() == [[0, 4], [1, 4], [2, 4], [1, 5], [3, 5]]
     assert star.vertex_weights.tolist() == [9, 8, 7, 6, 0, 0]
     assert star.net_costs.tolist() == [2, 2, 2, 3, 3]
+
+
+@needs_pymetis
+@pytest.mark.parametrize("edge_cut", [False, True])
+@pytest.mark.parametrize("weights", [[1], [3, 2], [1, 0, 0, 0, 1, 0, 4, 0, 0, 1]])
+def test_more_parts_than_vertices_that_weigh_are_no_matter_for_the_terminal(
+    weights, edge_cut, capfd
+):
+    """METIS told there, from C, that it cannot bisect a graph without vertices."""
+    n = len(weights)
+    path = Hypergraph.from_nets(
+        np.arange(0, 2 * n - 1, 2), np.repeat(np.arange(n), 2)[1:-1], n, weights
+    )
+    for n_parts in (3, 4, 9, 16):
+        parts = metis.metis_parts(
+            path, n_parts, 0.03, 0, get_engine("multilevel"), edge_cut=edge_cut
+        )
+        assert len(parts) == n and 0 <= parts.min() <= parts.max() < n_parts
+    ctypes.CDLL(None).fflush(None)  # of C's own buffer
+    assert capfd.readouterr() == ("", "")
 
 
 @needs_pymetis
