@@ -370,8 +370,11 @@ def test_examples_in_docstrings_give_what_they_say(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     rules = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    monkeypatch.setenv("MPLBACKEND", "agg")
     done = doctest.testmod(importlib.import_module(module), optionflags=rules)
     assert not done.failed
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 def test_files_are_of_a_length_to_read() -> None:

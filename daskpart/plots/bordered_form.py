@@ -90,6 +90,14 @@ def bordered_form(
     ------
     InputError
         Where numbers are out of range, or of another length than the shape.
+
+    Examples
+    --------
+    >>> from daskpart import plots
+    >>> rows, columns = [0, 1, 1, 2], [0, 0, 1, 2]
+    >>> form = plots.bordered_form(rows, columns, (3, 3), [0, 0, 1], 2)
+    >>> form.row_order.tolist()
+    [0, 1, 2]
     """
     n_parts = whole_number(n_parts, "n_parts", least=1)
     row_of, column_of, shape = checked_entries(rows, columns, shape)

@@ -45,6 +45,13 @@ def connectivity_histogram(
     Returns
     -------
     matplotlib Axes
+
+    Examples
+    --------
+    >>> from daskpart import plots
+    >>> ax = plots.connectivity_histogram([0, 90, 8, 2])
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('connectivity λ (parts that touch the column)', 'number of columns')
     """
     if hasattr(histogram, "histogram"):
         histogram = histogram.histogram()
@@ -107,6 +114,13 @@ def part_weights(
     ------
     InputError
         If there is no part, or a weight is no number, or below 0.
+
+    Examples
+    --------
+    >>> from daskpart import plots
+    >>> ax = plots.part_weights([100, 104, 96])
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('rank', 'weight (nonzeros)')
     """
     load = real_numbers(weights, "weight")
     if not load.size:
@@ -164,6 +178,13 @@ def traffic(rows: Any, *, unit: str | None = None, ax: Axes | None = None) -> Ax
     ------
     InputError
         If there is no table of ranks × ranks in what is given, or not of numbers.
+
+    Examples
+    --------
+    >>> from daskpart import plots
+    >>> ax = plots.traffic([[0, 3], [2, 0]])
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('to rank', 'from rank')
     """
     table, known = _table_of(rows)
     unit = unit or known

@@ -37,6 +37,16 @@ def partition_comparison(comparison: Comparison, *, ax: Axes | None = None) -> A
     Returns
     -------
     matplotlib Axes
+
+    Examples
+    --------
+    >>> import daskpart, scipy.sparse
+    >>> from daskpart import plots
+    >>> X = scipy.sparse.random(60, 40, 0.1, "csr", random_state=0)
+    >>> found = daskpart.compare_partitions(X, 4, ["random", "direct"], ["connectivity"])
+    >>> ax = plots.partition_comparison(found)
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('', 'relative to random')
     """
     require_like(comparison, "comparison", ("metrics", "values"), "what compare_partitions gives")
     volumes = [metric for metric in comparison.metrics if metric not in _NOT_DRAWN]

@@ -48,6 +48,15 @@ def loadings(factor: Any, component: int, *, n: int | None = 10, ax: Axes | None
     ------
     InputError
         For a component that is not there.
+
+    Examples
+    --------
+    >>> import xarray
+    >>> from daskpart import plots
+    >>> factor = xarray.DataArray([[0.9, 0.2], [0.1, 0.8]], {"word": ["tea", "jam"]}, ("word", "r"))
+    >>> ax = plots.loadings(factor, 0)
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('loading', 'word')
     """
     wanted = "a DataArray of indices × components, one of factors_"
     require_like(factor, "factor", ("dims", "coords"), wanted)
@@ -124,6 +133,16 @@ def component_diagnostics(found: Any, *, ax: Axes | None = None) -> Axes:
     matplotlib Axes
         Fit, core consistency (a share; below 0 it is drawn at 0), match across seeds and across
         halves, each from 0 to 1; the number of components that passes is marked.
+
+    Examples
+    --------
+    >>> import daskpart, sparse
+    >>> from daskpart import plots
+    >>> tensor = sparse.random((20, 15, 10), nnz=900, random_state=0)
+    >>> found = daskpart.cp_diagnostics(tensor, components=[1, 2], seeds=2, max_iter=10)
+    >>> ax = plots.component_diagnostics(found)
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('components', '')
     """
     require_like(found, "found", ("table", "n_components"), "what daskpart.cp_diagnostics gives")
     table = found.table

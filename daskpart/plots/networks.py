@@ -52,6 +52,13 @@ def confusion(counts: ArrayLike, classes: Sequence[Any], *, ax: Axes | None = No
     ------
     InputError
         If there is not a name for each line.
+
+    Examples
+    --------
+    >>> from daskpart import plots
+    >>> ax = plots.confusion([[8, 2], [1, 9]], ["cat", "dog"])
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('predicted', 'true')
     """
     table = real_numbers(counts, "count", 2)
     classes = several(classes, "classes", "a name for each class")
@@ -96,7 +103,9 @@ def embedding(values: ArrayLike, classes: ArrayLike, *, ax: Axes | None = None) 
     values : float[n, d]
         ``GCNClassifier.transform``.
     classes : [n]
-        Of the vertices; the most frequent get a colour of their own.
+        Of the vertices; the most frequent get a colour of their own, and a line of the legend,
+        which stands beside the axes where the figure has a layout, as ``layout="constrained"``,
+        else inside them.
     ax : matplotlib Axes, optional
 
     Returns
@@ -107,6 +116,15 @@ def embedding(values: ArrayLike, classes: ArrayLike, *, ax: Axes | None = None) 
     ------
     InputError
         If there is not a class for each vertex, or the embedding is not of numbers.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from daskpart import plots
+    >>> values = numpy.random.default_rng(0).normal(size=(100, 8))
+    >>> ax = plots.embedding(values, ["cat", "dog"] * 50)
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('first component', 'second component')
     """
     rows, given = real_numbers(values, "value", 2), as_array(classes, "class labels")
     if not rows.size or given.shape != rows.shape[:1]:
@@ -119,7 +137,7 @@ def embedding(values: ArrayLike, classes: ArrayLike, *, ax: Axes | None = None) 
     plane = plane if plane.shape[1] == 2 else np.column_stack([plane, np.zeros(len(plane))])
     ax = axes_or_new(ax, (6.0, 4.6))
     names, counts = np.unique(given, return_counts=True)
-    shown = names[np.argsort(-counts, kind="stable")][:_MOST_CLASSES]
+    shown = names[np.sort(np.argsort(-counts, kind="stable")[:_MOST_CLASSES])]
     size = float(np.clip(8000 / len(plane), 2, _LEGEND_MARKER))
     rest = ~np.isin(given, shown)
     for place, (name, label) in enumerate(zip(shown, shortened(shown), strict=True)):
@@ -134,7 +152,11 @@ def embedding(values: ArrayLike, classes: ArrayLike, *, ax: Axes | None = None) 
     ax.set_xlabel("first component")
     ax.set_ylabel("second component")
     quiet_frame(ax, None)
-    key = ax.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    # beside the axes where a layout makes room for it, else neighbours stand there
+    if ax.figure.get_layout_engine() is None:
+        key = ax.legend(framealpha=0.7, fontsize=7, loc="upper right")
+    else:
+        key = ax.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
     for handle in key.legend_handles:
         handle.set_sizes([_LEGEND_MARKER])  # type: ignore[union-attr]
     return ax
@@ -157,6 +179,13 @@ def halo(n_own: ArrayLike, n_halo: ArrayLike, *, ax: Axes | None = None) -> Axes
     ------
     InputError
         If these are no numbers of rows, one of each a rank.
+
+    Examples
+    --------
+    >>> from daskpart import plots
+    >>> ax = plots.halo([10, 12], [3, 4])
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('rank', 'rows')
     """
     own = whole_numbers(n_own, "number of own row")
     others = amounts(n_halo, len(own), "number of halo row")

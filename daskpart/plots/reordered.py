@@ -56,6 +56,15 @@ def spy(
     ------
     InputError
         If the partition does not fit the matrix, or is missing.
+
+    Examples
+    --------
+    >>> import daskpart, scipy.sparse
+    >>> from daskpart import plots
+    >>> X = scipy.sparse.random(60, 40, 0.1, "csr", random_state=0)
+    >>> ax = plots.spy(X, daskpart.partition(X, 4))
+    >>> ax.get_ylabel()
+    '60 rows, by rank'
     """
     from daskpart.containers.matrix import as_matrix
 
@@ -106,6 +115,15 @@ def spy_form(
     ------
     InputError
         For no nonzeros, or one that is not in the matrix.
+
+    Examples
+    --------
+    >>> from daskpart import plots
+    >>> rows, columns = [0, 1, 1, 2], [0, 0, 1, 2]
+    >>> form = plots.bordered_form(rows, columns, (3, 3), [0, 0, 1], 2)
+    >>> ax = plots.spy_form(rows, columns, (3, 3), form)
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('columns: 3 local to one rank | 0 linking several', '3 rows, by rank')
     """
     require_like(form, "form", ("row_order", "column_order"), "what bordered_form gives")
     row_of, column_of, shape = checked_entries(rows, columns, shape)

@@ -52,6 +52,18 @@ def timeline(run: Any, *, ax: Axes | None = None) -> Axes:
     ------
     InputError
         If nothing was recorded.
+
+    Examples
+    --------
+    >>> from daskpart.collectives import Timeline
+    >>> from daskpart.collectives.timeline import BLOCKED, COMPUTING, Span
+    >>> from daskpart import plots
+    >>> recorded = Timeline(2)
+    >>> recorded.add(Span(0, COMPUTING, "multiply", 0.0, 2.0))
+    >>> recorded.add(Span(1, BLOCKED, "expand", 1.0, 2.0))
+    >>> ax = plots.timeline(recorded)
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('time', 'rank')
     """
     recorded = getattr(run, "timeline", run)
     if recorded is not None:
@@ -105,6 +117,16 @@ def predicted_against_measured(comparison: Any, *, ax: Axes | None = None) -> Ax
     ------
     InputError
         If there is nothing to draw, or seconds are not above 0.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> from daskpart import plots
+    >>> ax = plots.predicted_against_measured(
+    ...     [SimpleNamespace(algorithm="ring", predicted=2e-3, measured=3e-3)]
+    ... )
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('measured time', 'predicted time')
     """
     given = getattr(comparison, "rows", comparison)
     rows = _records(given, "comparison", ("algorithm", "predicted", "measured"))
@@ -156,6 +178,18 @@ def simulated(lines: Sequence[Any], *, ax: Axes | None = None) -> Axes:
     ------
     InputError
         If there are no lines.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> from daskpart import plots
+    >>> lines = [
+    ...     SimpleNamespace(ranks=n_ranks, algorithm="ring", seconds=1e-4 * n_ranks)
+    ...     for n_ranks in (2, 4, 8)
+    ... ]
+    >>> ax = plots.simulated(lines)
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('ranks', 'time by the α–β model')
     """
     lines = _records(lines, "lines", ("ranks", "algorithm", "seconds"))
     if not lines:

@@ -58,6 +58,17 @@ def convergence(
     ------
     InputError
         If ``history`` is empty or ``against`` is unknown.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> from daskpart import plots
+    >>> history = pandas.DataFrame(
+    ...     {"epoch": [1, 2], "train_rmse": [1.1, 0.9], "seconds": [0.5, 0.5]}
+    ... )
+    >>> ax = plots.convergence(history, test_rmse=1.0)
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('epoch', 'RMSE (units of the ratings)')
     """
     ax = _over(history, against, "epoch", ("train_rmse",), "validation_rmse", ax)
     _draw_test(ax, test_rmse, "test_rmse")
@@ -104,6 +115,15 @@ def loss_history(
     ------
     InputError
         If ``history`` is empty or ``against`` is unknown.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> from daskpart import plots
+    >>> history = pandas.DataFrame({"epoch": [1, 2], "train_loss": [1.1, 0.9]})
+    >>> ax = plots.loss_history(history)
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('epoch', 'loss')
     """
     ax = _over(history, against, "epoch", ("train_loss", "loss"), "validation_loss", ax)
     _draw_test(ax, test_loss, "test_loss")
@@ -136,6 +156,14 @@ def fit_history(
     ------
     InputError
         If ``history`` is empty or ``against`` is unknown.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> from daskpart import plots
+    >>> ax = plots.fit_history(pandas.DataFrame({"iteration": [1, 2], "fit": [0.4, 0.5]}))
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('iteration', 'fit (1 is exact)')
     """
     ax = _over(history, against, "iteration", ("fit", "loss"), None, ax)
     ax.set_ylabel("fit (1 is exact)" if "fit" in history else "loss an event")
@@ -166,6 +194,17 @@ def learning_curve(
     ------
     InputError
         If ``history`` is empty or lacks the measure.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> from daskpart import plots
+    >>> history = pandas.DataFrame(
+    ...     {"epoch": [1, 2], "loss": [0.7, 0.5], "validation_loss": [0.8, 0.6]}
+    ... )
+    >>> ax = plots.learning_curve(history)
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('epoch', 'loss')
     """
     step = "iteration" if "iteration" in getattr(history, "columns", ()) else "epoch"
     ax = _over(history, step, step, (column,), f"validation_{column}", ax)

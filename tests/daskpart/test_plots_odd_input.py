@@ -215,6 +215,17 @@ def test_classes_without_a_colour_are_named_as_others(ax):
     assert {float(size) for handle in handles for size in handle.get_sizes()} == {20.0}
 
 
+@pytest.mark.parametrize("layout", [None, "constrained"])
+def test_the_legend_of_an_embedding_reaches_into_no_neighbour(layout):
+    figure = figure_module.Figure(figsize=(8, 3), layout=layout)
+    left, right = figure.subplots(1, 2)
+    plots.embedding(np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 9, ax=left)
+    figure.draw_without_rendering()
+    assert left.get_legend().get_window_extent().x1 <= right.get_tightbbox().x0
+    labels = [text.get_text() for text in left.get_legend().get_texts()]
+    assert labels == sorted(labels)  # of as many vertices each, here and elsewhere
+
+
 @pytest.mark.parametrize("n_rows", [0, 1, 2])
 def test_few_rows_of_a_halo_are_counted_in_ones(n_rows, ax):
     plots.halo([n_rows], [0], ax=ax)
