@@ -101,7 +101,7 @@ def read(path: str | os.PathLike[str], format: str | None = None, **options: Any
     -----
     DaskpartWarning
         A cell occurs more than once (the last value is kept; of edges and tensors, values are
-        summed); a .tns mode is 0-based.
+        summed); a .tns mode is 0-based; the first line of edges may be a header.
 
     Notes
     -----

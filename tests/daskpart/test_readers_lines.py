@@ -341,6 +341,16 @@ def test_edges_under_a_header(tmp_path: Path) -> None:
     assert graph.data.todense().tolist() == [[0, 0, 2], [3, 0, 0], [0, 0, 0]]
 
 
+def test_a_header_that_may_be_an_edge_is_told_of(tmp_path: Path) -> None:
+    path = write(tmp_path / "web.edges", "von,nach\nann,bob\nbob,cid\n")
+    with pytest.warns(DaskpartWarning, match="the first line, 'von,nach', is taken for an edge"):
+        assert daskpart.read(path).shape == (5, 5)
+    assert daskpart.read(path, header=True).shape == (3, 3)
+    assert daskpart.read(path, header=False).shape == (5, 5)
+    for others in ("", "bob,cid\n", "cid,dan\n"):
+        daskpart.read(write(tmp_path / "names.edges", f"ann,bob\n{others}"))  # without a word
+
+
 @given(
     st.permutations(["who", "whom", "n", "remark"]),
     st.sampled_from([("ann", "bob"), ("7", "8"), ("ann", "8"), ("007", "8")]),
