@@ -97,6 +97,7 @@ class Mailbox:
             self._arrived[call.run, call.number, source] = call.label, payload
             if isinstance(source, int):
                 self._latest[source] = call
+            self.waiting = None  # who waits looks again, and may be long in waking up
             self._condition.notify_all()
 
     def note_came(self, call: Call, source: int) -> None:

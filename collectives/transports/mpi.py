@@ -195,10 +195,11 @@ class MpiEndpoint(Endpoint):
                     mailbox.put(Call(*came), source, payload)
                     found = mailbox.find(call, source)
                     continue
-                if not begin:
-                    begin, mailbox.waiting = monotonic(), (call, source)
+                mailbox.waiting = call, source
                 mailbox.check()
-                waited = monotonic() - begin
+                now = monotonic()
+                begin = begin or now
+                waited = now - begin
                 if waited > mailbox.timeout:
                     raise mailbox.too_late(call, source)
                 _give_way(waited)

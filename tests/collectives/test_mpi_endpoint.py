@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from daskpart.collectives.transports import mpi, wire
-from daskpart.collectives.transports.mailbox import Call, Mailbox
+from daskpart.collectives.transports.mailbox import Call, Mailbox, Standing
 
 CALL = Call(1, 1, "expand 0")
 
@@ -190,5 +190,7 @@ def test_a_large_array_travels_in_pieces(message, monkeypatch):
     endpoint.send(CALL, [1], array)
     message.header, message.given, pieces = sent[0], iter([message]), iter(sent[1:])
     assert [len(piece) for piece in sent[1:]] == [100_000, 100_000, 100_000, 20_000]
+    endpoint._mailbox.begin(CALL.run)
     np.testing.assert_array_equal(endpoint.receive(CALL, 1), array)
+    assert endpoint._mailbox.standing() == Standing(None, {}, {1: 1})
     endpoint.close(whole=False)

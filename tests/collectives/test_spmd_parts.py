@@ -195,6 +195,15 @@ def test_who_waits_for_a_slow_message_is_in_no_deadlock():
     assert "wait for each other" in find_deadlock(ranks, set())
 
 
+def test_who_has_its_message_and_has_not_woken_up_waits_for_nobody():
+    """On a busy machine that can take longer than two looks are apart."""
+    box = Mailbox(0, timeout=1.0)
+    box.begin(1)
+    box.waiting = call(1, run=1), 1
+    box.put(call(1, run=1), 1, "here")
+    assert box.standing() == standing(came={1: 1})
+
+
 def test_mailboxes_count_the_messages_of_a_run():
     box = Mailbox(0, timeout=1.0)
     box.begin(1)
