@@ -381,6 +381,12 @@ def test_plans_that_do_not_fit(make_communicator):
     twice = communicator.values([np.array([0, 1, 1])] * 3)
     with pytest.raises(InputError, match="names item 1 twice"):
         communicator.settle(communicator.prepare(plan, twice).rounds[0].messages)
+    for wrong in (np.arange(4).reshape(2, 2), np.arange(3.0)):
+        with pytest.raises(InputError, match="A numbering is a 1-d integer array"):
+            numbering = communicator.values([wrong] * 3)
+            communicator.settle(communicator.prepare(plan, numbering).rounds[0].messages)
+    with pytest.raises(InputError, match="2 plans need as many labels, got 1"):
+        communicator.prepare_all([plan, plan], items, ["one"])
 
 
 def test_misuse_is_told_at_once(make_communicator):
@@ -405,6 +411,8 @@ def test_misuse_is_told_at_once(make_communicator):
     items = communicator.values([np.array([0]), np.array([0])])
     prepared = communicator.prepare(expand_plan(_one_item_of_two_ranks()), items)
     pending = communicator.post(prepared.rounds[0], state, pack_rows)
+    with pytest.raises(InputError, match="posted on another communicator"):
+        other.collect(pending, other.values([np.zeros(1)] * 2), place_rows)
     state = communicator.collect(pending, state, place_rows)
     with pytest.raises(InputError, match="collected before"):
         communicator.collect(pending, state, place_rows)
@@ -414,9 +422,19 @@ def test_misuse_is_told_at_once(make_communicator):
         communicator.collect(None, state, place_rows)
     with pytest.raises(InputError, match="Got list: give an Exchange"):
         communicator.post_values([(0, 1)], state, pack_rows)
+    with pytest.raises(InputError, match="An exchange of 3 ranks on 2 ranks"):
+        communicator.post_values(Exchange.from_pairs(3, [(0, 1)]), state, pack_rows)
     communicator.close()
     with pytest.raises(InputError, match="closed"):
         communicator.map(identity, state)
+
+
+def test_of_many_cached_things_the_oldest_are_made_again():
+    made = []
+    with LocalCommunicator(1) as communicator:
+        for key in [*range(64), 1, 64, 1, 0]:
+            assert communicator.cached(key, lambda key=key: made.append(key) or key) == key
+    assert made == [*range(65), 0]
 
 
 def test_what_all_ranks_hold_alike_is_no_value_of_each_rank(make_communicator):

@@ -101,8 +101,14 @@ def test_receivers_cannot_write_into_a_message(make_communicator):
 def test_a_payload_must_be_arrays(make_communicator):
     communicator = make_communicator(2)
     exchange = Exchange.from_pairs(2, [(0, 1)])
-    for pack, told in ((pack_list, "list for rank 1"), (pack_one, "tuple for 1 ranks; pack must")):
-        values = communicator.values([np.ones(3), np.ones(3)])
+    for pack, told, value in (
+        (pack_list, "list for rank 1", np.ones(3)),
+        (pack_one, "tuple for 1 ranks; pack must", np.ones(3)),
+        (pack_frozen, "ndarray in its message to rank 1", np.ones(())),
+        (pack_frozen, "ndarray in its message to rank 1", np.array([None])),
+        (pack_frozen, "int in its message to rank 1", 7),
+    ):
+        values = communicator.values([value, value])
         with pytest.raises(InputError, match=f"Rank 0 packed {told}"):
             pending = communicator.post_values(exchange, values, pack)
             communicator.settle(communicator.collect(pending, values, keep))

@@ -31,6 +31,7 @@ from server_programs import (
 )
 
 from daskpart.collectives import ParameterServer
+from daskpart.collectives.server.shard import FINISHED, Shard
 from daskpart.errors import InputError, ReadError
 
 
@@ -328,6 +329,36 @@ def push_and_fail_without_words(endpoint, value):
     endpoint.advance()
     fail_without_words(value)
     endpoint.advance()
+
+
+def test_a_shard_passes_over_what_comes_late():
+    """Of a run that failed, or is over: on a cluster it may be on its way still."""
+    with local(1, dtype=int, n_ranks=2, delay=math.inf) as server:
+        shard = Shard(np.array([4]), server._spec)
+    slots = np.array([0], np.int32)
+
+    def seen_after(kind, run, *rest):
+        pulled = []
+        shard.take(run, 1, pulled.append, kind, *rest)
+        shard.take(run, 0, pulled.append, "pull", 0, 0, slots)
+        return shard.values.tolist(), [rows.tolist() for rows in pulled]
+
+    push = 0, slots, np.array([1])
+    assert seen_after("push", 1, *push) == ([5], [[5]])
+    shard.undo(1)
+    assert seen_after("push", 1, *push) == ([4], [])
+    assert seen_after("push", 2, *push) == ([5], [[5]])
+    assert seen_after("push", 3, *push) == ([6], [[6]])
+    assert seen_after("push", 2, *push) == ([6], [])
+    assert not shard.settled
+    shard.take(3, 1, None, "clock", FINISHED)
+    assert not shard.settled
+    shard.take(3, 0, None, "clock", FINISHED)
+    assert shard.settled
+    shard.undo(4)  # its ranks failed before this shard heard of it
+    assert seen_after("push", 4, *push) == ([6], [])
+    shard.undo(5)
+    assert shard.values.tolist() == [6]
 
 
 def test_an_error_that_cannot_say_what_it_is():
