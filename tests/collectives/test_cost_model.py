@@ -75,6 +75,29 @@ def test_messages_and_bytes_are_those_that_travel(algorithm, n_ranks):
         assert nbytes == pytest.approx(counted["bytes_sent"].max(), rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("constant", "algorithm", "count"),
+    [
+        ("merged_entry", "ssar-recursive-doubling", 2 * 10 + 2 * expected_union(1000, 0.01, 2)),
+        ("merged_entry", "ssar-split-allgather", 0),
+        ("gathered_entry", "ssar-split-allgather", 4 * 10 / 4),
+        ("scattered_entry", "dsar-split-allgather-ring", expected_union(250, 0.01, 4)),
+        ("scattered_entry", "dense-ring", 10),
+        ("dense_element", "dense-recursive-doubling", 2 * 1000),
+        ("dense_element", "dense-rabenseifner", 500 + 250),
+        ("dense_element", "dense-ring", 3 * 250),
+        ("dense_element", "dsar-split-allgather-ring", 0),
+    ],
+)
+def test_with_only_a_price_of_work_the_prediction_is_how_much_a_rank_does(
+    constant, algorithm, count
+):
+    """4 ranks of 10 entries among 1000, which stay sparse where nothing else is said."""
+    model = replace(NOTHING, **{constant: 1.0})
+    seconds = model.seconds_of(Problem(4, 1000, 10), steps_of(algorithm, 4), switch=1.0)
+    assert seconds == pytest.approx(count)
+
+
 def test_choices_follow_the_constants():
     latency = replace(TYPICAL, message=1.0, round=1.0)
     assert latency.best(Problem(8, 10**6, 10**3)).algorithm.endswith("recursive-doubling")
@@ -163,6 +186,9 @@ def test_switch_density_is_between_bytes_and_work():
     work_only = replace(NOTHING, merged_entry=8.0, dense_element=1.0)
     assert work_only.switch_density(10**6, "f4") == pytest.approx(1 / 16)
     assert 1 / 16 < TYPICAL.switch_density(10**6, "f4") < 0.5
+    both = replace(NOTHING, byte=1.0, long_byte=3.0, merged_entry=10.0)
+    assert both.switch_density(1000, "f4") == pytest.approx(4 / (6 + 2 * 10))
+    assert both.switch_density(LONG_BYTES // 4, "f4") == pytest.approx(3 * 4 / (3 * 8 + 2 * 10))
 
 
 @pytest.mark.parametrize(

@@ -234,6 +234,31 @@ def test_ranges_join_to_the_whole():
         np.testing.assert_array_equal(found.to_numpy(), vector)
 
 
+@pytest.mark.parametrize("size", [*range(254, 259), *range(65_535, 65_538)])
+def test_ranges_end_where_their_indices_type_does(size):
+    """The end of a range may be one more than its indices' type holds."""
+    stream = stream_of((np.arange(0, size, 2), np.ones((size + 1) // 2), size))
+    bounds = np.sort(np.random.default_rng(size).integers(0, size, 3)).tolist()
+    for lower, upper in itertools.combinations([0, *bounds, size - 1, size], 2):
+        expected = np.arange(lower + lower % 2, upper, 2)
+        np.testing.assert_array_equal(stream.of_range(lower, upper).indices, expected)
+
+
+@given(st.integers(1, 200), st.integers(1, 5), st.integers(0, 10**6))
+def test_a_sum_is_dense_from_just_the_share_on(size, n_streams, seed):
+    random = np.random.default_rng(seed)
+    present = random.random((n_streams, size)) < random.choice([0.02, 0.2, 0.6])
+    n = np.count_nonzero(present.any(axis=0))
+    streams = [stream_of(each.astype(float)) for each in present]
+    for entries in (n - 0.5, n, n + 0.5):
+        density = max(entries, 0.5) / size
+        found = combined(streams, SUM, density)
+        assert found.is_dense == (n >= density * size)
+        assert found.is_dense or found.n_entries == n
+        halves = [found.to_sparse().of_range(*each) for each in ((0, size // 2), (size // 2, size))]
+        assert concatenated(halves, density).is_dense == (n >= density * size)
+
+
 def test_where_it_switches():
     stream = stream_of((np.arange(10), np.ones(10), 100))
     assert stream.switched(0.1).is_dense
@@ -255,8 +280,10 @@ def test_it_says_what_it_holds_in_a_line():
         (([3, 1], [1.0, 2.0], 5), "1 comes after 3, at position 1"),
         (([1, 1], [1.0, 2.0], 5), "1 comes twice, at position 1"),
         (([1, 7], [1.0, 2.0], 5), "Index 7 is outside of a vector of size 5"),
+        (([1, 5], [1.0, 2.0], 5), "Index 5 is outside"),
         (([-1, 3], [1.0, 2.0], 5), "Index -1 is outside"),
         (([1], [1.0, 2.0], 5), r"shapes \(1,\) and \(2,\)"),
+        (([[1]], [[1.0]], 5), r"must be 1-d and equally many; got shapes \(1, 1\)"),
         (([1.5], [1.0], 5), "Indices must be integers, got dtype float64"),
         (([1], [1.0], -5), "size is -5: it must be at least 0"),
         (([1], [1.0], float("nan")), "size is nan: give a whole number"),
