@@ -416,6 +416,12 @@ def test_misuse_is_told_at_once(make_communicator):
     state = communicator.collect(pending, state, place_rows)
     with pytest.raises(InputError, match="collected before"):
         communicator.collect(pending, state, place_rows)
+    pending = communicator.post(prepared.rounds[0], state, pack_rows)
+    with pytest.raises(InputError, match="given to update or collect before"):
+        communicator.collect(pending, values, place_rows)
+    with pytest.raises(InputError, match="pass those by position"):
+        communicator.collect(pending, state, place_rows, more=state)
+    state = communicator.collect(pending, state, place_rows)
     with pytest.raises(InputError, match="Got Round: give a round of what prepare"):
         communicator.post(prepared.plan.rounds[0], state, pack_rows)
     with pytest.raises(InputError, match="Got NoneType: give what post or post_values gave"):

@@ -22,8 +22,13 @@ from daskpart.collectives.cost_model import (
     expected_union,
     preferred,
 )
-from daskpart.collectives.sparse_allreduce import post_sparse_allreduce, sparse_allreduce
+from daskpart.collectives.sparse_allreduce import (
+    best_algorithm,
+    post_sparse_allreduce,
+    sparse_allreduce,
+)
 from daskpart.collectives.sparse_steps import ALGORITHMS, steps_of
+from daskpart.collectives.stream import stream_of
 from daskpart.errors import InputError
 
 NOTHING = CostModel(*[0.0] * 9)
@@ -176,6 +181,15 @@ def test_the_choice_knows_from_which_density_on_ranges_turn_dense():
     assert TYPICAL.switch_density(10**6, "f4") < 0.34 < 0.5  # the sum has 0.34 of all
     assert TYPICAL.best(problem, split).algorithm == split[1]
     assert TYPICAL.best(problem, split, 0.5).algorithm == split[0]
+
+
+def test_the_choice_is_that_for_the_entries_which_ranks_hold_in_the_mean():
+    with LocalCommunicator(4, n_threads=1) as communicator:
+        for counts in ((64, 0, 128, 64), (1024, 1024, 2048, 0)):
+            vectors = [(np.arange(k), np.ones(k, np.float32), 4096) for k in counts]
+            streams = communicator.map(stream_of, communicator.values(vectors))
+            found = best_algorithm(communicator, streams, TYPICAL, ALGORITHMS, None)
+            assert found == TYPICAL.best(Problem(4, 4096, sum(counts) / 4, np.float32))
 
 
 def test_switch_density_is_between_bytes_and_work():

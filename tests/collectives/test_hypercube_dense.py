@@ -201,6 +201,28 @@ def test_the_lower_ranks_value_comes_first(n_ranks):
         assert communicator.gather(found) == [expected] * n_ranks
 
 
+@pytest.mark.parametrize("halving", [False, True])
+@pytest.mark.parametrize("n_ranks", [1, 2, 3])
+def test_a_result_is_the_ranks_own(make_communicator, n_ranks, halving):
+    """Whoever writes into it changes neither what was given nor what others have."""
+    given = [np.full(8, 1.0 + rank) for rank in range(n_ranks)]
+    communicator = make_communicator(n_ranks)
+    values = communicator.values(given)
+    totals = hypercube_allreduce(communicator, values, halving=halving)
+    emptied = communicator.update(_emptied, totals)
+    assert [found.tolist() for found in communicator.gather(emptied)] == [[0.0] * 8] * n_ranks
+    for one, other in zip(communicator.gather(values), given, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert [each[0] for each in given] == [1.0 + rank for rank in range(n_ranks)]
+
+
+def _emptied(total):
+    before = total.sum()
+    total[:] = 0
+    assert before > 0
+    return total
+
+
 def test_numbers_stay_numbers_and_rounds_have_the_label():
     with LocalCommunicator(3) as communicator:
         values = communicator.values([1, 2, 4])

@@ -13,6 +13,7 @@ import pytest
 
 from daskpart.collectives.transports import mpi, wire
 from daskpart.collectives.transports.mailbox import Call, Mailbox, Standing
+from daskpart.errors import InputError
 
 CALL = Call(1, 1, "expand 0")
 
@@ -193,4 +194,6 @@ def test_a_large_array_travels_in_pieces(message, monkeypatch):
     endpoint._mailbox.begin(CALL.run)
     np.testing.assert_array_equal(endpoint.receive(CALL, 1), array)
     assert endpoint._mailbox.standing() == Standing(None, {}, {1: 1})
+    with pytest.raises(InputError, match=r"rank 1, which sent none and is in call 1 \(expand 0"):
+        endpoint.receive(CALL._replace(number=0), 1)
     endpoint.close(whole=False)

@@ -245,6 +245,8 @@ def test_traffic_is_counted_by_rank_and_shard():
         assert found["rows, remote"] == 15 - 5
         assert found["messages, remote"] == 15 - 2 - 2 - 1
         assert found["remote rows of the busiest shard"] == 6
+        assert found["share of rows that is remote"] == 10 / 15
+        assert found["clock messages, remote"] == 12 and found["clock bytes, remote"] == 8 * 12
         assert "rows, remote" in repr(report) and "rows, remote" in report._repr_html_()
         assert (report.traffic() == report.rows).all()
         assert (report.traffic("pulls") == report.counts["pulls"]).all()

@@ -38,6 +38,7 @@ def local(n_items=N_ITEMS, **options):
         ({"placement": np.ma.masked_less(np.arange(23), 2)}, "hold 2 masked values: fill them"),
         ({"placement": np.zeros(9, int)}, r"placement of shape \(9,\).*23 ids"),
         ({"placement": np.full(23, 5)}, "id 0 on shard 5: shards are 0 to 2"),
+        ({"placement": np.r_[0, np.full(22, 3)]}, "id 1 on shard 3: shards are 0 to 2"),
         ({"placement": np.full(23, 0.5)}, "float64"),
         ({"initial": np.zeros(9)}, r"initial of shape \(9,\)"),
         ({"initial": math.nan}, "1 NaN"),

@@ -87,6 +87,23 @@ def test_a_wait_ends_when_the_run_is_stopped():
         box.check()
 
 
+@pytest.mark.parametrize("end", [lambda box: box.stop(1, "why"), lambda box: box.end("why")])
+def test_who_waits_already_is_woken(end):
+    box = Mailbox(3, timeout=5.0)
+    box.begin(1)
+
+    def end_once_it_waits():
+        while box.waiting is None:
+            time.sleep(1e-4)
+        end(box)
+
+    ender = threading.Thread(target=end_once_it_waits)
+    ender.start()
+    with pytest.raises(RunStopped, match="Rank 3 stopped: why"):
+        box.take(call(1), 1)
+    ender.join()
+
+
 def test_what_nobody_will_ask_for_is_dropped():
     box = Mailbox(0, timeout=0.01)
     box.put(call(1), 1, "posted before, collected later")
@@ -102,6 +119,7 @@ def test_what_nobody_will_ask_for_is_dropped():
     assert box.take(call(1), 1) == "posted before, collected later"
     assert box.take(call(1), 2) == "posted before, and slow"
     assert len(box) == 0
+    box.put(call(7, run=3), 1, "before the end")
     box.end("closed")
     box.put(call(9, run=3), 1, "after the end")
     assert len(box) == 0
@@ -312,6 +330,29 @@ def test_large_arrays_are_their_own_buffers():
     assert found[0].shape == large.shape and found[0].flags.writeable
 
 
+def test_large_arrays_arrive_as_they_were_whatever_they_are_in():
+    large, records = np.arange(20_000.0), np.ones(9_000, [("id", "i4"), ("x", "f8")])
+    several = (large, records, large[::2])
+    for payload in ((large,), several, [*several], [*several, lambda: large]):
+        header, buffers = wire.pack(payload)
+        arrived = [bytes(buffer) for buffer in buffers]
+        _, found = wire.unpack(header, lambda size, arrived=arrived: arrived.pop(0))
+        assert not arrived and len(found) == len(payload)
+        assert len(buffers) == min(len(payload), 2)  # each large one once
+        for one, other in zip(payload, found, strict=True):
+            pair = (one(), other()) if callable(one) else (one, other)
+            np.testing.assert_array_equal(*pair)
+
+
+def test_who_may_not_write_into_a_large_array_may_not_where_it_arrives():
+    large = np.zeros(20_000)
+    for writeable in (True, False):
+        large.flags.writeable = writeable
+        header, _ = wire.pack(large)
+        found = wire.unpack(header, bytearray)[1]
+        assert found.flags.writeable == writeable
+
+
 @pytest.mark.parametrize(
     "array",
     [
@@ -368,6 +409,16 @@ def test_places_never_exceed_threads():
         places_by_threads(Client(), 2, ["tcp://0", "tcp://0"])
     with pytest.raises(InputError, match="2 names"):
         places_by_threads(Client(), 3, given)
+
+
+def test_workers_on_their_way_are_waited_for(monkeypatch):
+    worker = {"nthreads": 1, "status": "running"}
+    looks = [{f"tcp://{i}": {"name": i, **worker} for i in range(n)} for n in (1, 1, 2, 3)]
+    monkeypatch.setattr(placement, "known_workers", lambda client: looks.pop(0))
+    monkeypatch.setattr(placement, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(placement, "sleep", lambda seconds: None)
+    assert places_by_threads(None, 3, seconds=60.0) == ["tcp://0", "tcp://1", "tcp://2"]
+    assert not looks
 
 
 def test_workers_that_left_for_a_moment_are_waited_for(monkeypatch):
