@@ -213,7 +213,6 @@ class HeldOut:
         known = (rows >= 0) & (columns >= 0)
         entries = (np.ones(int(known.sum()), np.int8), (rows[known], columns[known]))
         wanted = scipy.sparse.csr_array(entries, shape=state.shape)
-        wanted.sum_duplicates()
         wanted.data[:] = 1
         if less_seen and seen is not None:
             wanted = scipy.sparse.csr_array(wanted - wanted.multiply(seen))

@@ -56,6 +56,13 @@ def test_a_summary_of_ranks_is_that_of_all(values, n_ranks):
     assert (found.lowest, found.highest) == (values.min(), values.max())
 
 
+@given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(1, 4)), min_size=1, max_size=30))
+def test_whole_weights_are_repetitions(drawn):
+    values, weights = map(np.array, zip(*drawn, strict=True))
+    found = rank_sums(values, weights.astype(np.float32))
+    np.testing.assert_allclose(found, rank_sums(np.repeat(values, weights)), rtol=1e-9, atol=1e-3)
+
+
 @given(st.floats(1e-30, 1e30))
 def test_units_are_powers_of_two_and_split_exactly(size):
     unit = nearest_power_of_two(size)
@@ -69,6 +76,9 @@ def test_stars_are_their_own_unit_and_tails_decide():
     assert Summary(9, 3.6, 1.1, 1, 5).unit(False) == 1
     assert Summary(9, 10.0, 1.0, 0, 10 + 64 * TAIL).unit(True) == 64
     assert Summary(9, 7.0, 0.0, 7, 7).unit(True) == 1
+    for mean in (-1000.0, 1000.0):  # which is subtracted, unless the factors hold it
+        assert Summary(9, mean, 1.0, mean - 2, mean + 2).unit(True) == 1
+        assert Summary(9, mean, 1.0, mean - 2, mean + 2).unit(False) == 64
 
 
 @pytest.mark.parametrize("biases", [True, False])

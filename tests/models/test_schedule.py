@@ -108,6 +108,15 @@ def test_cells_are_balanced_where_items_allow_it():
     assert np.ptp(cells, axis=1).max() < 0.01 * cells.mean()
 
 
+def test_items_of_one_rank_come_last_and_fill_the_gaps():
+    """Item 0 has 4 ratings on each of two ranks, which have 4 items of one rating to themselves."""
+    items = np.concatenate((np.zeros(8, int), np.arange(1, 9)))
+    ranks = np.tile(np.repeat([0, 1], 4), 2)
+    schedule = make_schedule(Connectivity.from_pairs(items, ranks, 9, 2), 2)
+    assert schedule.cell_nonzeros.tolist() == [[4, 4], [4, 4]]
+    assert schedule.cell_imbalance == 0
+
+
 def test_a_seed_fixes_the_owners():
     connectivity = Connectivity.from_pairs(
         np.repeat(np.arange(50), 4), np.tile(np.arange(4), 50), 50, 4
