@@ -113,6 +113,27 @@ def test_the_default_cuts_where_messages_cost(name):
     assert cut.weighed in repr(cut.report())
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [*(("factorization", {"schedule": name, "eta": 2}) for name in ("pasgd", "dsgd", "gasgd")),
+     ("implicit", {}), ("p2p", {}), ("graph", {})],
+)  # fmt: skip
+def test_the_bytes_that_are_weighed_are_those_of_the_rows_that_are_sent(name, options, monkeypatch):
+    (model, data, named), weighed = models()[name], []
+
+    def noted(cuts, *more):
+        found = weighed_cut(cuts, *more)
+        weighed.append(cuts.nbytes(found.cut))
+        return found
+
+    for place in (cutting, cp_cut):
+        monkeypatch.setattr(place, "weighed_cut", noted)
+    expected = model.set_params(**options).plan(*data, transport="local", **named).expected()
+    sent = 8 * 4 * expected.rows.sum() if name == "p2p" else expected.nbytes  # or allreduces, too
+    # of implicit factors some more: the rank of a user may own none of its items
+    assert min(weighed) == pytest.approx(sent, rel=0.01) and sent > 0
+
+
 @pytest.mark.parametrize("name", models())
 def test_a_saved_plan_keeps_what_was_weighed(name, tmp_path):
     model, data, named = models()[name]

@@ -17,6 +17,7 @@ from daskpart.containers.matrix import LabelledMatrix, as_matrix
 from daskpart.errors import InputError
 from daskpart.models.matrix_factorization.mean import with_biases, without_biases
 from daskpart.models.matrix_factorization.predicting import predictions
+from daskpart.models.matrix_factorization.scaling import split_unit
 from daskpart.models.matrix_factorization.state import MFState
 
 FAST = {"n_ranks": 3, "max_iter": 3, "partitioner": "random", "transport": "local"}
@@ -84,16 +85,32 @@ def test_the_distance_of_new_rows_is_to_their_ridge_solution(triples):
     assert new_rows_distance(state, matrix, (70, 50), 0.05, True) < 1e-6
 
 
-def test_a_new_user_begins_at_its_ridge_solution(triples):
-    frame = triples.to_frame()
-    known = frame[frame["user"] < 75]
-    fitted = model(learning_rate="constant", initial_learning_rate=1e-9).fit(known)
-    batch = frame[frame["user"] >= 75]
-    expected = fitted.transform(batch)
-    fitted.partial_fit(batch)
-    for user in (75, 79):
-        found = fitted.user_factors_.sel(user=user)
-        np.testing.assert_allclose(found, expected.sel(user=user), rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("scale", [1, 32])
+def test_new_users_and_items_begin_at_their_ridge_solutions(triples, scale):
+    """Users by the items that were known, then items by all users; in the unit of the fit."""
+    frame = triples.to_frame().astype({"rating": float})
+    frame["rating"] *= scale
+    known = (frame["user"] < 75) & (frame["item"] < 46)
+    fitted = model(learning_rate="constant", initial_learning_rate=1e-9).fit(frame[known])
+    expected = fitted.transform(frame[(frame["user"] >= 75) & (frame["item"] < 46)])
+    state = fitted.partial_fit(frame[~known]).state_
+    of_users, of_items = split_unit(state.trained_unit)
+    assert (of_users != of_items) == (scale > 1)
+    found = fitted.user_factors_.sel(user=expected["user"])
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * scale)
+    found = fitted.user_bias_.sel(user=expected["user"])
+    np.testing.assert_allclose(found, expected.coords["bias"], rtol=1e-4, atol=1e-5 * scale)
+    for item, rated in frame[frame["item"] >= 46].groupby("item"):
+        users, place = state.users().positions(rated["user"]), state.items().positions([item])[0]
+        own = np.column_stack((state.user_factors[users] / of_users, np.ones(len(users))))
+        goal = rated["rating"].to_numpy() - state.global_mean - state.user_bias[users]
+        ridge = fitted.regularization * len(users) * np.eye(own.shape[1])
+        row = np.linalg.solve(own.T @ own + ridge, own.T @ goal / state.trained_unit)
+        found = [
+            *state.item_factors[place] / of_items,
+            state.item_bias[place] / of_users / of_items,
+        ]
+        np.testing.assert_allclose(found, row, rtol=1e-3, atol=1e-4)
 
 
 def test_a_fit_that_goes_on_without_biases_has_none(triples):

@@ -227,3 +227,6 @@ def test_the_forecast_of_memory_is_what_ranks_hold():
     forecast = plan.memory()
     held = forecast["ratings"] + forecast["factors"]
     assert (np.abs(measured / held - 1) < 0.2).all(), (measured, held)
+    traffic = sum(each.traffic() for plans in plan.plans().values() for each in plans)
+    on_way = traffic.sum(axis=0) + traffic.sum(axis=1)
+    np.testing.assert_array_equal(forecast["messages"], 8 * on_way)
