@@ -546,6 +546,15 @@ def test_strangers_get_the_mean_or_nothing(model):
         model.score(frame[1:], unknown="nan")
 
 
+def test_unlabelled_rows_behind_those_of_the_model_are_strangers(plain_model):
+    more = scipy.sparse.csr_array(scipy.sparse.vstack([ratings(), ratings(1, (2, 7))]))
+    with pytest.warns(DaskpartWarning, match="7 unlabelled rows for a model of 5"):
+        found = plain_model.predict(more, unknown="nan").toarray()
+    known = full_predictions(plain_model) * (ratings().toarray() != 0)
+    np.testing.assert_allclose(found[:5], known, rtol=1e-5)
+    np.testing.assert_array_equal(np.isnan(found[5:]), more.toarray()[5:] != 0)
+
+
 def test_what_is_turned_round_is_refused(model):
     turned = labelled_ratings().transpose("film", "person")
     for call in (model.predict, model.score):
