@@ -15,6 +15,7 @@ from sklearn.metrics import d2_tweedie_score
 
 import daskpart
 from daskpart.errors import InputError
+from daskpart.models.cp.counts import multiplied
 from daskpart.models.cp.layout.layout import TensorLayout
 
 METHODS = ("p2p", "emb-naive", "emb")
@@ -144,6 +145,12 @@ def test_entries_of_0_begin_again_where_counts_want_them():
     plain = model(init=first_factors(array.shape, RANK), max_iter=200).fit(stored(array))
     assert found.state_.weights.min() > 0
     assert found.fit_ == pytest.approx(plain.fit_, abs=0.05)
+
+
+def test_they_begin_at_a_hundredth_of_the_mean_entry():
+    rows, ratios = np.array([[0.0, 6.0], [0.0, 2.0]]), np.array([[1.5, 0.5], [0.5, 2.0]])
+    found = multiplied(rows, ratios, 4.0, False, [1.0, 1.0])  # rows sum to 4 in the mean
+    np.testing.assert_allclose(found, [[0.02, 3.0], [0.0, 4.0]])
 
 
 def test_slices_without_counts_are_0():

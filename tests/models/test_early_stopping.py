@@ -392,3 +392,11 @@ def test_rows_behind_a_step_are_left_out():
     rows = [{"epoch": at, "a": float(at)} for at in range(1, 6)]
     assert watch.over(rows) == Seen((1.0,), 1, 4)
     assert watch.over(rows, behind=3) == Seen((4.0,), 4, 1)
+
+
+@pytest.mark.parametrize("rising", [False, True])
+def test_a_value_is_better_by_more_than_the_least_difference(rising):
+    watch = Watch(2, () if rising else ("a",), ("a",) if rising else (), min_delta=0.5)
+    values = [value if rising else -value for value in (0.0, 0.5, 0.75, 1.25)]
+    seen = watch.over([{"epoch": at, "a": value} for at, value in enumerate(values, start=1)])
+    assert seen == Seen((values[2],), 3, 1)

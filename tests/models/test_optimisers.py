@@ -93,6 +93,24 @@ def test_each_weight_may_have_its_own_decay():
 
 
 @pytest.mark.parametrize(
+    ("make", "name"), [(Momentum, "momentum"), (Adam, "beta1"), (Adam, "beta2")]
+)
+def test_what_would_never_forget_is_refused(make, name):
+    with pytest.raises(InputError, match=f"{name} is 1: give a number below 1"):
+        make(**{name: 1})
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_numbers_of_numpy_are_kept_as_those_of_python(name):
+    """A saved model has no others."""
+    given = OPTIMIZERS[name]().to_dict()
+    made = OPTIMIZERS[name](**{key: np.asarray(value)[()] for key, value in given.items()})
+    kept = made.to_dict()
+    assert kept == given
+    assert [type(each) for each in kept.values()] == [type(each) for each in given.values()]
+
+
+@pytest.mark.parametrize(
     ("name", "rate"), [("sgd", 0.05), ("momentum", 0.05), ("adagrad", 1.0), ("adam", 0.05)]
 )
 def test_a_bowl_is_descended(name, rate):
