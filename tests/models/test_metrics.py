@@ -13,7 +13,7 @@ from sklearn.metrics import ndcg_score, roc_auc_score
 import daskpart
 from daskpart.errors import InputError
 from daskpart.models import metrics
-from daskpart.models.matrix_factorization import blocks
+from daskpart.models.matrix_factorization import blocks, ranking
 from daskpart.models.matrix_factorization.kernels.top_n import ranks_of_wanted
 from daskpart.models.metrics import evaluate_ranking, most_popular
 
@@ -212,6 +212,23 @@ def test_ranks_are_those_of_a_sort_however_many_scores_are_equal(n_scores, many)
         assert ranks[pointer[row] : pointer[row + 1]].tolist() == expected
         better = line[known][:, None] - line[~mine & (line > -np.inf)]
         assert in_order[row] == (better > 0).sum() + 0.5 * (better == 0).sum()
+
+
+@given(st.integers(1, 30), st.booleans(), st.integers(0, 99))
+def test_what_is_not_multiplied_could_not_come_in(n_items, with_levels, seed):
+    """What the items from each place on may score: never below the best, nor far above."""
+    random = np.random.default_rng(seed)
+    rows, items = random.standard_normal((4, 2)), random.standard_normal((n_items, 2), np.float32)
+    level = 3 * random.standard_normal(n_items, np.float32) * with_levels
+    catalogue = ranking.Catalogue.of(items, level, ranking.ROWS + 1)  # of many rows: by length
+    order, lengths = catalogue.positions, np.linalg.norm(rows, axis=1)
+    scores, level = (rows @ items.T + level)[:, order], level[order].astype(float)
+    for first in range(n_items):
+        reach = catalogue.reach(lengths, first)
+        assert (reach >= scores[:, first:].max(axis=1)).all()
+        products = lengths * np.linalg.norm(items[order[first]])
+        most = level[first:].max()
+        np.testing.assert_array_less(reach, products + most + 2e-3 * (products + abs(most)) + 1e-9)
 
 
 @pytest.mark.parametrize("loss", ["squared", "bpr", None])

@@ -282,25 +282,6 @@ def test_top_n_equals_a_stable_sort(scores, n, tile, seed):
         assert (best[row][~there] == -np.inf).all()
 
 
-@given(st.integers(1, 30), st.booleans(), st.integers(0, 99))
-def test_what_is_not_multiplied_could_not_come_in(n_items, with_levels, seed):
-    """What the items from each place on may score: never below the best, nor far above."""
-    random = np.random.default_rng(seed)
-    rows, items = random.standard_normal((4, 2)), random.standard_normal((n_items, 2), np.float32)
-    level = 3 * random.standard_normal(n_items, np.float32) * with_levels
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranking, "ROWS", 2)
-        catalogue = Catalogue.of(items, level, len(rows))
-    order, lengths = catalogue.positions, np.linalg.norm(rows, axis=1)
-    scores, level = (rows @ items.T + level)[:, order], level[order].astype(float)
-    for first in range(n_items):
-        reach = catalogue.reach(lengths, first)
-        assert (reach >= scores[:, first:].max(axis=1)).all()
-        products = lengths * np.linalg.norm(items[order[first]])
-        most = level[first:].max()
-        np.testing.assert_array_less(reach, products + most + 2e-3 * (products + abs(most)) + 1e-9)
-
-
 def test_items_that_are_too_short_are_never_multiplied(monkeypatch):
     """Nor are those that a level keeps out; and what comes is the best all the same."""
     random, multiplied = np.random.default_rng(0), []
