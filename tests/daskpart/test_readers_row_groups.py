@@ -50,8 +50,14 @@ def test_each_rank_has_its_share_of_few_row_groups(tmp_path: Path, n_groups) -> 
 
 
 @settings(max_examples=25)
-@given(sizes=st.lists(st.integers(1, 90), min_size=1, max_size=6), cut=st.integers(0, 400))
-def test_any_consecutive_blocks_are_the_rows_between(tmp_path_factory, sizes, cut) -> None:
+@given(
+    sizes=st.lists(st.integers(1, 90), min_size=1, max_size=6),
+    cut=st.integers(0, 400),
+    round_bytes=st.integers(1, 10_000),
+)
+def test_any_consecutive_blocks_are_the_rows_between(
+    tmp_path_factory, sizes, cut, round_bytes
+) -> None:
     import pyarrow
     from pyarrow.parquet import ParquetWriter
 
@@ -68,6 +74,15 @@ def test_any_consecutive_blocks_are_the_rows_between(tmp_path_factory, sizes, cu
     assert len(both[0].target) == file.row_pointer[cut]
     by_block = [len(rows.labels) for rows in file.rows_by_block(range(len(file.blocks)))]
     assert by_block == np.diff(file.row_pointer).tolist()
+    # rounds have all blocks in order, are no more than their bytes need, and cut no group
+    own = range(cut, len(file.blocks))
+    rounds = file.in_rounds(own, round_bytes)
+    assert [block for each in rounds for block in each] == [*own]
+    if own:
+        n_bytes = file.blocks[-1].stop - file.blocks[cut].start
+        assert len(rounds) <= -(-n_bytes // round_bytes)
+        groups = np.cumsum([0, *file.wanted.table.blocks_of_groups]).tolist()
+        assert {each.start for each in rounds} <= {cut, *groups}
 
 
 def test_a_row_group_is_unpacked_once_for_all_that_is_read_of_it(tmp_path: Path, monkeypatch):
