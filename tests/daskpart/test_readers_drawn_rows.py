@@ -144,3 +144,15 @@ def test_features_are_numbered_alike(tmp_path):
     assert [each.first for each in numbered_alike(train, train)] == [1, 1]
     both = numbered_alike(train, wide)
     assert [(each.first, each.n_features) for each in both] == [(1, 5)] * 2
+
+
+def test_tables_have_the_same_columns_in_order(tmp_path):
+    """Else features of one were taken for others of the fit, and numbers would say nothing."""
+    heads = {"fit": "a,b,y", "more": "a,b,y", "turned": "b,a,y", "fewer": "a,y", "wider": "a,b,c,y"}
+    for name, head in heads.items():
+        (tmp_path / f"{name}.csv").write_text(f"{head}\n{head.count(',') * '1,'}0\n")
+    file, *others = (survey(tmp_path / f"{name}.csv", label="y") for name in heads)
+    assert numbered_alike(file, others[0]) == [file, others[0]]
+    for other in others[1:]:
+        with pytest.raises(InputError, match=r"are not those of .*fit\.csv, in order"):
+            numbered_alike(file, other)
