@@ -7,15 +7,17 @@ import shlex
 import sys
 from itertools import pairwise
 
+import hypothesis
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.io
 import scipy.sparse
 from command_results import metrics_of
+from hypothesis import strategies as st
 
 import daskpart
-from daskpart._cli.classes import judged, no_better
+from daskpart._cli.classes import judged, most_frequent, no_better
 from daskpart.models.graph_convolution import fitted_network
 from daskpart.readers import archives
 
@@ -293,6 +295,20 @@ def test_nothing_is_better_than_always_right():
     wanted = np.zeros(5, int)
     assert no_better(judged(wanted, wanted, [0, 1])) == []
     assert no_better(judged(wanted, np.array([0, 0, 0, 0, 1]), [0, 1]))
+
+
+@hypothesis.settings(max_examples=20)
+@hypothesis.given(st.lists(st.tuples(st.sampled_from("zxyw"), st.sampled_from("xyz")), min_size=1))
+def test_right_and_wrong_answers_are_counted_by_class(answers):
+    """Rows are true classes, in the order of the model, then those that it does not know."""
+    wanted, found = map(np.array, zip(*answers, strict=True))
+    seen = [each for each in "zxyw" if each in wanted or each in found]
+    judgement = judged(wanted, found, [*"zxy"])
+    assert judgement["classes"] == seen
+    assert judgement["confusion"] == [[answers.count((a, b)) for b in seen] for a in seen]
+    assert judgement["n_test"] == len(answers)
+    assert judgement["test_accuracy"] == np.mean(wanted == found)
+    assert most_frequent(judgement) == max(np.mean(wanted == each) for each in seen)
 
 
 def test_truth_values_of_csv_are_features(named, tmp_path, run_cli):
