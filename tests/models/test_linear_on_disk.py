@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import tempfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -227,6 +228,18 @@ def test_every_row_once_an_epoch_and_steps_as_counted(sizes, block):
             held = np.concatenate([each.target[:, 0] for each in in_blocks(rows, fit.block_rows)])
             assert held.tolist() == list(range(size))
         assert counted.tolist() == [fit.count(step) for step in range(fit.n_steps)]
+        assert counted.all()
+
+
+@pytest.mark.parametrize(("sizes", "n_whole", "n_blocks"), [((61, 33), 4, 8), ((16,), 2, 2)])
+def test_whole_blocks_change_places_from_epoch_to_epoch(sizes, n_whole, n_blocks):
+    """Those that are whole on all ranks; rows of a large file lie block by block else."""
+    fit = Batches(sizes=sizes, batch_size=4, random_state=1, shuffle=True, block=2)
+    orders = [fit.blocks(epoch).tolist() for epoch in range(20)]
+    assert all(sorted(each[:n_whole]) == [*range(n_whole)] for each in orders)
+    assert all(each[n_whole:] == [*range(n_whole, n_blocks)] for each in orders)
+    assert {each[0] for each in orders} == {*range(n_whole)}
+    assert replace(fit, shuffle=False).blocks(1).tolist() == [*range(n_blocks)]
 
 
 # -- the disk ---
