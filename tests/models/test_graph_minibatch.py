@@ -230,6 +230,18 @@ def test_entries_are_divided_by_their_probabilities(sampler):
     assert abs(error).max() < 2 and abs(error.mean()) < 0.05
 
 
+def test_a_neighbour_is_of_the_batch_with_the_share_of_the_others():
+    """(n − 1) / (b − 1), also of the last mini-batch, here of two: a mean would not tell."""
+    n, size = 17, 5
+    everyone = scipy.sparse.csr_array(np.ones((n, n)) - np.eye(n))
+    estimator = model("gin", batch_size=size, sampler="vertex", dropout=0.0)
+    text, plan, _, comm = prepared_text(estimator, np.eye(n), np.arange(n) % 2, everyone, n_ranks=1)
+    for batch, n_drawn in enumerate([5, 5, 5, 2]):
+        edges = comm.gather(drawn(text, plan, comm, batch=batch)[2][0])[0]
+        assert edges.counts.tolist() == [n_drawn - 1] * n_drawn
+        np.testing.assert_allclose(edges.values, (n - 1) / (n_drawn - 1), rtol=1e-6)
+
+
 @pytest.mark.parametrize("sampler", ["vertex", NeighbourSampler(fanouts=(2, 2)), "layer"])
 @pytest.mark.parametrize("layer", ["gcn", "sage"])
 def test_rows_of_means_keep_their_sums(sampler, layer):
