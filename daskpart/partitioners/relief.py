@@ -48,7 +48,6 @@ def _dissolve(
             return False
         move_vertex(nets, begin, end, part, best, slot_pointer, slot_parts, slot_counts, used)
         assignment[vertex] = best
-        load[part] -= weights[vertex]
         load[best] += weights[vertex]
     return True
 
