@@ -89,7 +89,7 @@ def test_save_and_load_and_pickle_give_the_same_hypergraph(tmp_path):
     assert Hypergraph.load(tmp_path / "nets.npz") == hypergraph
     assert hypergraph.nets is hypergraph.nets
     travelled = pickle.loads(pickle.dumps(hypergraph))
-    assert travelled == hypergraph and "_turned" not in travelled.__dict__
+    assert travelled == hypergraph and "_transposed" not in travelled.__dict__
     assert hypergraph != hypergraph_of([[0, 1]], 4)
 
 
