@@ -104,17 +104,38 @@ def test_never_worse_and_as_balanced(seed, n_parts, epsilon, metric):
     assert (again.assignment == found.assignment).all()
 
 
-@given(seeds, parts_counts, st.sampled_from([ROUTED, BUSIEST, MAX_SEND, MAX_BOTH]), st.booleans())
-def test_loads_kept_equal_loads_counted(seed, n_parts, metric, by_vertex):
+def bounds_around(partition: Partition) -> tuple[int, int]:
+    """What parts may weigh: little room, and parts on both sides of it."""
+    mean = float(partition.part_weights.mean())
+    return int(0.8 * mean), int(1.2 * mean)
+
+
+def assert_within(bounds: tuple[int, int], start: Partition, found: Partition) -> None:
+    """No part has grown past the most, or shrunk below the least."""
+    least, most = bounds
+    assert (found.part_weights <= np.maximum(most, start.part_weights)).all()
+    assert (found.part_weights >= np.minimum(least, start.part_weights)).all()
+
+
+@given(
+    seeds,
+    parts_counts,
+    st.sampled_from([ROUTED, BUSIEST, MAX_SEND, MAX_BOTH]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_loads_kept_equal_loads_counted(seed, n_parts, metric, by_vertex, bounded):
     hypergraph, start = random_case(seed, n_parts)
+    bounds = bounds_around(start) if bounded else (0, 10**9)
     first_pin = np.append(hypergraph.pins, 0)[hypergraph.net_pointer[:-1]].astype(np.int64)
     vertices = first_pin if by_vertex else np.empty(0, np.int64)
     rng = np.random.default_rng(seed)
     search = LoadSearch(hypergraph, start, metric, int(rng.choice([1, 2, 4])), vertices)
     for _ in range(3):
         before = search.objective()
-        n_moved = search.offer(rng.permutation(hypergraph.n_vertices), (0, 10**9))
+        n_moved = search.offer(rng.permutation(hypergraph.n_vertices), bounds)
         here = Partition(search.assignment, n_parts, hypergraph.vertex_weights)
+        assert_within(bounds, start, here)
         pairs = Connectivity.from_partition(hypergraph, here)
         rows = search.rows
         counted = loads_of(pairs.pointer, pairs.parts, pairs.costs, rows.owners, n_parts, rows.form)
@@ -137,20 +158,24 @@ def test_loads_are_those_of_the_collectives(seed, n_parts):
     assert loads[0].tolist() == (straight.send + straight.receive).tolist()
 
 
-@given(seeds, parts_counts)
-def test_no_bit_flip_is_left_that_lowers_the_concurrent_volume(seed, n_parts):
+@given(seeds, parts_counts, st.booleans())
+def test_no_bit_flip_is_left_that_lowers_the_concurrent_volume(seed, n_parts, bounded):
     hypergraph, start = random_case(seed, n_parts)
-    bounds = (0, 10**9)
+    least, most = bounds = bounds_around(start) if bounded else (0, 10**9)
     moved = start.assignment
     for _ in range(6):  # rounds end early where one gains little
         moved = lower_concurrent_volume(hypergraph, moved, n_parts, bounds, random_state=seed)
     volume = concurrent(hypergraph, moved, n_parts)
     assert volume <= concurrent(hypergraph, start.assignment, n_parts)
+    assert_within(bounds, start, replace(start, assignment=moved))
+    load = replace(start, assignment=moved).part_weights
     for vertex in range(0, hypergraph.n_vertices, 5):
+        weight = hypergraph.vertex_weights[vertex]
         for part in range(n_parts):
-            other = moved.copy()
-            other[vertex] = part
-            assert concurrent(hypergraph, other, n_parts) >= volume
+            if load[moved[vertex]] - weight >= least and load[part] + weight <= most:
+                other = moved.copy()
+                other[vertex] = part
+                assert concurrent(hypergraph, other, n_parts) >= volume
 
 
 def concurrent(hypergraph: Hypergraph, assignment: np.ndarray, n_parts: int) -> int:
