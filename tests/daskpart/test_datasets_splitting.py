@@ -80,6 +80,7 @@ def test_no_cell_is_on_both_sides(cells, form, is_array):
     known = expected.tocoo()
     assert sorted(dealt) == sorted(zip(known.row, known.col, known.data, strict=True))
     assert train.dtype == X.dtype
+    assert [isinstance(side, scipy.sparse.sparray) for side in (train, test)] == [is_array] * 2
 
 
 def test_what_is_stored_twice_is_told():
@@ -128,6 +129,11 @@ def test_folds_share_the_users_out(n_folds):
             7 // n_folds,
             -(-7 // n_folds),
         )
+    dealt = [
+        [test.tolist() for _, test in each]
+        for each in (folds, user_folds(X, n_folds, 0), user_folds(X, n_folds, 1))
+    ]
+    assert dealt[0] == dealt[1] != dealt[2]
 
 
 def test_what_cannot_be_split():
