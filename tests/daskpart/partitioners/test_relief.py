@@ -120,10 +120,13 @@ def test_the_face_offers_it():
         daskpart.partition(ratings, 10, "power", epsilon=0.3, even=choice)
         for choice in (True, False)
     )
+    refined = daskpart.refine(ratings, even, "power", epsilon=0.3, even=False)
     hypergraph = daskpart.Hypergraph.column_net(ratings)
-    cost = [
-        daskpart.Connectivity.from_partition(hypergraph, each).power(2) for each in (even, uneven)
-    ]
-    assert cost[1] <= cost[0]
-    assert uneven.imbalance <= 0.3 + 1e-9
-    assert (np.bincount(uneven.assignment, minlength=10) > 0).all()
+    cost, *lower = (
+        daskpart.Connectivity.from_partition(hypergraph, each).power(2)
+        for each in (even, uneven, refined)
+    )
+    for found, price in zip((uneven, refined), lower, strict=True):
+        assert price <= cost
+        assert found.imbalance <= 0.3 + 1e-9
+        assert (np.bincount(found.assignment, minlength=10) > 0).all()
