@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from daskpart.errors import BalanceWarning, InputError
 from daskpart.hypergraph import Hypergraph
-from daskpart.partitioners.multilevel import MultilevelEngine, refinement
+from daskpart.partitioners.multilevel import MultilevelEngine, bipartition, direct, refinement
 from daskpart.partitioners.multilevel.bipartition import LOOSEST, _loosened, side_limits
 from daskpart.partitioners.multilevel.coarsen import coarsen
 from daskpart.partitioners.multilevel.community import communities
-from daskpart.partitioners.multilevel.compressed import level_of
-from daskpart.partitioners.multilevel.direct import least_weight
+from daskpart.partitioners.multilevel.compressed import Finest, level_of
+from daskpart.partitioners.multilevel.direct import Effort, least_weight
+from daskpart.partitioners.multilevel.level import with_transpose
 
 ENGINE = MultilevelEngine()
 
@@ -181,6 +182,59 @@ def test_more_effort_is_not_worse():
     assert connectivity_minus_one(grid(14), part) < connectivity_minus_one(grid(14), plain)
     with pytest.raises(InputError, match="effort is 'most': use one of 'default', 'high'"):
         MultilevelEngine(effort="most")
+
+
+BOTH = np.array([[200], [200]])
+LIMITS, FREE = side_limits(BOTH, 0.05), np.full(400, -1, np.int8)
+THREE = refinement.Bounds(0, np.full((3, 1), 140))
+
+
+def starts(level, number, rng, patch):
+    patch.setattr(bipartition, "STARTS", number)
+    return bipartition._start(level, FREE, BOTH, LIMITS, rng)
+
+
+def runs(level, number, rng, patch):
+    patch.setattr(bipartition, "RUNS", bipartition.RUNS[:number])
+    return bipartition._solve_middle(level, np.zeros(400, np.int32), BOTH, LIMITS, rng, True)
+
+
+def cycles(level, number, rng, patch):
+    return bipartition.bipartition_level(level, BOTH, LIMITS, FREE, rng, number - 1)
+
+
+def tries(level, number, rng, patch):
+    return direct._cut_coarsest([level], THREE, rng, Effort(1, number, 0, 0))
+
+
+@pytest.mark.parametrize("attempt", [starts, runs, cycles, tries])
+def test_of_several_attempts_the_best_is_kept(attempt):
+    """More of them, from the same seed, are never worse."""
+    most, gained = THREE.most if attempt is tries else LIMITS, 0
+    for seed in range(3):
+        nets = random_nets(np.random.default_rng(seed), 400, 700, (2, 6))
+        level, found = with_transpose(level_of(nets)), []
+        for number in (1, 3):
+            with pytest.MonkeyPatch.context() as patch:
+                part = attempt(level, number, np.random.default_rng(seed), patch)
+            found.append(refinement.score(level, part.astype(np.int32), most))
+        assert found[0] >= found[1]
+        gained += found[0] > found[1]
+    assert gained
+
+
+def test_of_several_partitions_the_best_is_combined_with_the_others(monkeypatch):
+    nets = random_nets(np.random.default_rng(0), 400, 700, (2, 6))
+    level, solve, solved, joined = level_of(nets), direct._solve, [], []
+    monkeypatch.setattr(direct, "_solve", lambda *given: solved.append(solve(*given)) or solved[-1])
+    monkeypatch.setattr(
+        direct, "combine", lambda _, best, other, *more: joined.append(other) or best
+    )
+    rng = np.random.default_rng(0)
+    best = direct._best_of(Finest(nets), 3, THREE, rng, Effort(4, 1, 0, 0))
+    found = [refinement.score(level, part, THREE.most) for part in (best, *joined)]
+    assert found == sorted(refinement.score(level, part, THREE.most) for part in solved)
+    assert len(set(found)) > 1
 
 
 @pytest.mark.slow

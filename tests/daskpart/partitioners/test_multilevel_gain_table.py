@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from daskpart._floor.kernels import kernel
 from daskpart.hypergraph import Hypergraph
-from daskpart.partitioners.multilevel import MultilevelEngine, k_way, refinement
+from daskpart.partitioners.multilevel import MultilevelEngine, fm, k_way, refinement
 from daskpart.partitioners.multilevel.compressed import level_of
 from daskpart.partitioners.multilevel.gain_table import best_move, entry, move_part, with_gain_table
 from daskpart.partitioners.multilevel.k_way import KWayState, find, k_way_state, pins_in
@@ -137,6 +137,23 @@ def test_a_folded_table_finds_the_moves_of_a_dense_one(seed, n_parts):
 
 def cost(level: Level, part: np.ndarray, n_parts: int) -> int:
     return int((level.net_costs * (np.sum(recount(level, part, n_parts)[0] > 0, 1) - 1)).sum())
+
+
+@given(st.integers(0, 10_000), st.sampled_from([2, 5, 17]), st.booleans())
+def test_what_a_search_saves_is_what_the_parts_cost_less(seed, n_parts, dense):
+    level = made(seed)
+    part = np.random.default_rng(seed).integers(0, n_parts, N).astype(np.int32)
+    parts = k_way_state(level, part, n_parts, np.zeros(N, np.bool_), 2)
+    limits = np.full((n_parts, 1), int(1.2 * parts.weight.max()), np.int64)
+    before = cost(level, parts.part, n_parts)
+    saved = fm._propagate_once(level, parts, np.arange(N, dtype=np.int32), limits)
+    assert saved == before - cost(level, parts.part, n_parts) >= 0
+    parts = with_gain_table(level, parts, EVERYTHING if dense else 0)
+    for _ in range(3):
+        before = cost(level, parts.part, n_parts)
+        fm._seed(level, parts, limits)
+        saved = fm._search(level, parts, limits, 8, fm.WIDEST)
+        assert saved == before - cost(level, parts.part, n_parts) >= 0
 
 
 @given(st.integers(0, 10_000), st.sampled_from([3, 8]), st.sampled_from([4, 2**40]))
