@@ -20,7 +20,7 @@ def test_a_shuffle_puts_everybody_somewhere_else(n: int, seed: int) -> None:
     np.testing.assert_array_equal(shuffled(some, n, key_of(seed)), places[some])
 
 
-@pytest.mark.parametrize("n", [5, 16, 17, 100])
+@pytest.mark.parametrize("n", [5, 16, 17, 100, 257])  # the last is one more than 8 bits hold
 def test_a_shuffle_is_even(n: int) -> None:
     """Every vertex at every place, and every pair among the first half, about as often."""
     many = 4000
@@ -55,7 +55,7 @@ def test_the_order_of_a_row_does_not_matter() -> None:
     neighbours = np.concatenate([random.permutation(50)[:40], [1, 2, 4]]).astype(np.int32)
     targets = np.array([0, 1, 2])
     entries, counts = few_neighbours(pointer, neighbours, targets, ids, 7, key_of(1))
-    assert counts.tolist() == [0, 7, 3] and len(np.unique(entries)) == 10
+    assert counts.tolist() == [0, 7, 3] and (np.diff(entries) > 0).all()  # in the order of the row
     order = np.concatenate([random.permutation(40), [42, 40, 41]])
     others, _ = few_neighbours(pointer, neighbours[order], targets, ids, 7, key_of(1))
     assert set(ids[neighbours[entries]]) == set(ids[neighbours[order][others]])
