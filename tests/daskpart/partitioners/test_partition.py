@@ -166,6 +166,22 @@ def test_empty_rows_and_columns_and_isolated_vertices_are_normal_data(method):
     assert result.part_weights.tolist() == [2, 2, 2]
 
 
+def filled_in_plain_python(assignment, weights, n_parts, free):
+    """Half of what is free in the heaviest part that can spare it, all anew for each empty one."""
+    part = assignment.copy()
+    for empty in sorted({*range(n_parts)} - {*assignment.tolist()}):
+        load, sizes = np.bincount(part, weights, n_parts), np.bincount(part, minlength=n_parts)
+        spare = np.minimum(np.bincount(part[free], minlength=n_parts), sizes - 1)
+        donors = [donor for donor in range(n_parts) if spare[donor] > 0]
+        if not donors:
+            break
+        donor = max(donors, key=lambda each: load[each])
+        own = np.flatnonzero((part == donor) & free)
+        n_given = np.count_nonzero(2 * np.cumsum(weights[own]) <= weights[own].sum())
+        part[own[: min(max(n_given, 1), spare[donor])]] = empty
+    return part
+
+
 @given(st.integers(0, 2**32 - 1))
 def test_empty_parts_are_filled_and_fixed_vertices_stay(seed):
     rng = np.random.default_rng(seed)
@@ -179,6 +195,9 @@ def test_empty_parts_are_filled_and_fixed_vertices_stay(seed):
     held = fill_empty_parts(start, weights, n_parts, fixed)
     assert (held[fixed >= 0] == start[fixed >= 0]).all()
     assert np.bincount(held, minlength=n_parts)[np.unique(start)].all()
+    for found, free in ((filled, fixed < n_parts), (held, fixed < 0)):
+        wanted = filled_in_plain_python(start, weights, n_parts, free)
+        np.testing.assert_array_equal(found, wanted)
 
 
 def test_an_engine_that_leaves_parts_empty_gets_them_filled(matrix):

@@ -124,9 +124,12 @@ def test_figure_4_of_the_pasgd_paper():
 def test_breadth_first_with_uneven_targets():
     engine = InOrderEngine()
     found = recursive_bipartition(
-        Hypergraph.from_nets([0], [], 10), 5, ConnectivityMinusOne(), engine
+        Hypergraph.from_nets([0], [], 10), 5, ConnectivityMinusOne(), engine, epsilon=0.5
     )
     assert [call[1] for call in engine.calls] == [[6, 4], [4, 2], [2, 2], [2, 2]]
+    # a part may weigh 3: what is left of that on the path of three, two, one and one bipartitions
+    freedom = [(3 * 5 / 10) ** (1 / 3), (3 * 3 / 6) ** (1 / 2), 3 * 2 / 4, 3 * 2 / 4]
+    assert [1 + call[2] for call in engine.calls] == pytest.approx(freedom)
     assert found.assignment.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
 
 
