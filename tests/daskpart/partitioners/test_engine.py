@@ -103,6 +103,8 @@ def test_what_cannot_be_cut_is_refused(name):
     for epsilon in (-0.1, np.nan):
         with pytest.raises(InputError, match="epsilon"):
             engine.partition(cliques, 2, epsilon, 0)
+        with pytest.raises(InputError, match="epsilon"):
+            engine.bipartition(cliques, np.array([4, 4]), epsilon, None, 0)
     for targets in ([4, 5], [-1, 9], [8]):
         with pytest.raises(InputError, match="targets"):
             engine.bipartition(cliques, np.array(targets), 0.03, None, 0)
@@ -131,3 +133,12 @@ def test_the_warning_knows_whole_numbers():
     warn_if_unbalanced(np.array([3, 2]), np.array([2.5, 2.5]), 0.0)
     with pytest.warns(BalanceWarning, match="part 1 weighs 4, 60.0% more"):
         warn_if_unbalanced(np.array([1, 4]), np.array([2.5, 2.5]), 0.0)
+
+
+def test_the_warning_begins_where_the_room_ends():
+    targets = np.array([100, 100])
+    warn_if_unbalanced(np.array([90, 110]), targets, 0.1)
+    with pytest.warns(BalanceWarning, match="part 1 weighs 111, 11.0% more"):
+        warn_if_unbalanced(np.array([89, 111]), targets, 0.1)
+    with pytest.warns(BalanceWarning, match="part 1 weighs 1, inf% more than its target of 0"):
+        warn_if_unbalanced(np.array([199, 1]), np.array([200, 0]), 0.1)
