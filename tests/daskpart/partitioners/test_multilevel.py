@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 import time
 import warnings
+from collections import Counter
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import pytest
-from hypergraphs import hypergraph_of, paid, random_nets
+from hypergraphs import hypergraph_of, nets_of, paid, random_nets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +22,7 @@ from daskpart.partitioners.multilevel.coarsen import coarsen
 from daskpart.partitioners.multilevel.community import communities
 from daskpart.partitioners.multilevel.compressed import Finest, level_of
 from daskpart.partitioners.multilevel.direct import Effort, least_weight
-from daskpart.partitioners.multilevel.level import with_transpose
+from daskpart.partitioners.multilevel.level import connectivities, contract, with_transpose
 
 ENGINE = MultilevelEngine()
 
@@ -46,17 +48,28 @@ def quietly(call, *arguments):
         return call(*arguments)
 
 
+@contextmanager
+def levels_of_few_vertices():
+    """So that few vertices are coarsened, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"COARSEST": 8, "MIDDLE": 16, "CLUSTERS": 8}.items():
+            patch.setattr(bipartition, name, value)
+        yield
+
+
+@pytest.mark.parametrize("how", [nullcontext, levels_of_few_vertices])
 @given(hypergraphs(), st.floats(0, 0.5), st.floats(0.2, 0.8), st.integers(0, 5), st.data())
-def test_two_sides(hypergraph, epsilon, share, seed, data):
+def test_two_sides(how, hypergraph, epsilon, share, seed, data):
     """Fixed vertices stay, a seed repeats itself, the balance is off by one vertex at most."""
     n, total = hypergraph.n_vertices, int(hypergraph.vertex_weights.sum())
     targets = np.array([int(share * total), total - int(share * total)])
     fixed = np.array(
         data.draw(st.lists(st.sampled_from([-1] * 8 + [0, 1]), min_size=n, max_size=n))
     )
-    side, again = (
-        quietly(ENGINE.bipartition, hypergraph, targets, epsilon, fixed, seed) for _ in range(2)
-    )
+    with how():
+        side, again = (
+            quietly(ENGINE.bipartition, hypergraph, targets, epsilon, fixed, seed) for _ in range(2)
+        )
     np.testing.assert_array_equal(side, again)
     assert side.dtype == np.int8 and set(side.tolist()) <= {0, 1}
     np.testing.assert_array_equal(side[fixed >= 0], fixed[fixed >= 0])
@@ -171,6 +184,59 @@ def test_clusters_form_around_hubs_that_are_full():
     assert coarsest.weights.max() <= 40
     assert coarsest.weights.sum() == 4020
     assert len(steps) <= 6
+
+
+@settings(max_examples=15)
+@given(
+    seed=st.integers(0, 10_000),
+    n_communities=st.integers(1, 4),
+    cap=st.integers(3, 60),
+    fewest=st.integers(1, 150),
+    even=st.booleans(),
+)
+def test_clusters_stay_in_their_communities_and_nets_cost_what_they_did(
+    seed, n_communities, cap, fewest, even
+):
+    """Whatever the parts of the coarsest level, the finest one pays the same for them."""
+    rng = np.random.default_rng(seed)
+    level = level_of(random_nets(rng, 200, 260, (0, 7), (0, 4), (0, 5)))
+    community = rng.integers(0, n_communities, 200).astype(np.int32)
+    steps, coarsest, below = coarsen(level, community, cap, fewest, rng, even)
+    place = np.arange(200)
+    for step in steps:
+        place = step.target[place].astype(np.int64)
+    np.testing.assert_array_equal(below[place], community)
+    weights = np.bincount(place, level.weights[:, 0])
+    np.testing.assert_array_equal(coarsest.weights[:, 0], weights)
+    assert weights[np.bincount(place) > 1].max(initial=0) <= cap
+    assert len(weights) >= fewest
+    part = rng.integers(0, 3, len(weights)).astype(np.int32)
+    paid_for = [
+        int(each.net_costs @ (connectivities(each.net_pointer, each.pins, parts, 3) - 1))
+        for each, parts in ((coarsest, part), (level, part[place]))
+    ]
+    assert paid_for[0] == paid_for[1]
+
+
+@given(seed=st.integers(0, 10_000), n_coarse=st.integers(1, 20))
+def test_nets_are_merged_as_in_plain_python(seed, n_coarse):
+    """Those that meet the same coarse vertices become one; some vertices are dropped."""
+    rng = np.random.default_rng(seed)
+    nets = random_nets(rng, 30, 60, (0, 7), (0, 4), (0, 5))
+    target = rng.integers(-1, n_coarse, 30).astype(np.int32)
+    wanted: Counter[tuple[int, ...]] = Counter()
+    for net, cost in zip(nets_of(nets), nets.net_costs.tolist(), strict=True):
+        met = tuple(sorted({*target[net].tolist()} - {-1}))
+        wanted[met] += cost if len(met) > 1 else 0
+    merged = contract(level_of(nets), target, n_coarse)
+    sizes = np.diff(merged.net_pointer)
+    met = [tuple(sorted(net.tolist())) for net in np.split(merged.pins, merged.net_pointer[1:-1])]
+    found = dict(zip(met, merged.net_costs.tolist(), strict=False)) if sizes.size else {}
+    assert found == +wanted and len(found) == sizes.size
+    assert (np.diff(sizes) >= 0).all()
+    kept = target >= 0
+    weights = np.bincount(target[kept], nets.vertex_weights[kept], n_coarse)
+    np.testing.assert_array_equal(merged.weights[:, 0], weights)
 
 
 def test_more_effort_is_not_worse():

@@ -11,8 +11,17 @@ from hypothesis import strategies as st
 from daskpart.errors import InputError
 from daskpart.hypergraph import Hypergraph
 from daskpart.partitioners import methods, partition
-from daskpart.partitioners.multilevel import MultilevelEngine, rebalanced, v_cycle
+from daskpart.partitioners.multilevel import MultilevelEngine, rebalanced, refinement, v_cycle
 from daskpart.partitioners.objectives import PowerConnectivity
+
+
+@pytest.fixture(autouse=True, scope="module")
+def levels_of_few_vertices():
+    """So that few vertices are coarsened, too."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(refinement, "COARSEST_PER_PART", 3)
+    yield
+    patch.undo()
 
 
 def made(seed: int, n: int, n_nets: int, weighted: bool = False) -> Hypergraph:
