@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import numpy as np
@@ -10,7 +11,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis.extra import numpy as arrays_of
 
 from daskpart._floor import archive
-from daskpart._floor.archive import SUFFIXES, read_arrays, write_arrays
+from daskpart._floor.archive import SUFFIXES, opened_npz, read_arrays, write_arrays
+from daskpart.errors import ReadError
 
 N_FILES = 20
 NUMBERS = arrays_of.integer_dtypes(endianness="=") | arrays_of.floating_dtypes(endianness="=")
@@ -106,3 +108,17 @@ def test_a_link_to_what_was_being_replaced_is_read(tmp_path):
     link.symlink_to(real)
     real.rename(tmp_path / ".kept.npz.previous")
     assert read_arrays(link)[0]["values"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("read", [opened_npz, read_arrays])
+def test_what_is_pickled_in_a_file_is_not_run(tmp_path, read):
+    path, made = tmp_path / "run.npz", tmp_path / "made by reading"
+
+    class Trap:
+        def __reduce__(self):
+            return os.mkdir, (str(made),)
+
+    np.savez(path, values=np.array([Trap()], object))
+    with pytest.raises(ReadError, match=r"cannot be read .*pickle"), read(path) as file:
+        file["values"]
+    assert not made.exists()
