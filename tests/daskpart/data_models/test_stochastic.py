@@ -255,7 +255,8 @@ def test_bad_input(options: dict, message: str) -> None:
         stochastic(random_graph(200, 4), 3, **options)
 
 
-def test_more_parts_than_vertices() -> None:
+def test_one_part_and_more_parts_than_vertices() -> None:
+    assert stochastic(random_graph(10, 2), 1).hypergraph.n_vertices == 10
     with pytest.raises(InputError, match="n_parts is 11: it must be at most 10"):
         stochastic(random_graph(10, 2), 11)
 

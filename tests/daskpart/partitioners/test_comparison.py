@@ -73,6 +73,8 @@ def test_table(comparison):
     assert frame.shape == (6, 7)
     assert frame.loc["mine", "power"] == comparison.values["mine"]["power"]
     assert comparison.to_dict()["cube"] == comparison.values["cube"]
+    with pytest.raises(InputError, match="metric is 'speed': use one of"):
+        comparison.best("speed")
 
 
 def test_rows_may_be_named_by_what_is_tried(counts):
@@ -130,6 +132,8 @@ def test_bad_input(counts):
         daskpart.compare_partitions(counts, 4, [])
     with pytest.raises(InputError, match="n_parts is 0"):
         daskpart.compare_partitions(counts, 0)
+    one = daskpart.compare_partitions(counts, 1, ["random"], ["connectivity"], progress=False)
+    assert one.values["random"]["connectivity"] == 0
     for option in ("objectve", "model", "n_parts"):
         with pytest.raises(InputError, match=f"'mine' has the option '{option}': use one of"):
             daskpart.compare_partitions(counts, 4, {"mine": {"method": "direct", option: "graph"}})
