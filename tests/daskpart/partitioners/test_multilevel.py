@@ -289,6 +289,19 @@ def test_of_several_attempts_the_best_is_kept(attempt):
     assert gained
 
 
+@pytest.mark.parametrize("n_parts", [3, 5, 8, 11])
+def test_a_bipartition_that_takes_all_its_room_leaves_enough_to_those_below(monkeypatch, n_parts):
+    def heavy_left(level, targets, limits, *rest):
+        return (np.arange(len(level.weights)) >= limits[0, 0]).astype(np.int8)
+
+    monkeypatch.setattr(direct, "bipartition_level", heavy_left)
+    most = 1.3 * 400 // n_parts
+    whole = direct._piece(level_of(grid(20)), np.arange(400), (0, n_parts))
+    part = direct._recurse(whole, [most], np.random.default_rng(0), direct.DEFAULT_EFFORT)
+    sizes = np.bincount(part, minlength=n_parts)
+    assert most / 1.1 < sizes.max() <= most
+
+
 def test_of_several_partitions_the_best_is_combined_with_the_others(monkeypatch):
     nets = random_nets(np.random.default_rng(0), 400, 700, (2, 6))
     level, solve, solved, joined = level_of(nets), direct._solve, [], []
