@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import dask.array
 import numpy as np
 import pandas as pd
@@ -154,7 +156,10 @@ def test_what_is_drawn_is_unseen_and_in_the_cell(n_ranks, eta, schedule):
     plan = _plan(events, n_ranks, eta, schedule=schedule)
     with LocalCommunicator(n_ranks, n_threads=1) as comm:
         cells = _text(comm, plan, events)._ratings.content
+        others = _text(comm, replace(plan, random_state=1), events)._ratings.content
+    assert cells[0].negatives.seed != others[0].negatives.seed
     counted = total = 0.0
+    pairs = []  # the weight of a pair of a seen and an unseen item, by cell
     for rank, cell in enumerate(cells):
         for t in range(plan.eta):
             own = slice(*cell.cell_pointer[t : t + 2])
@@ -165,9 +170,11 @@ def test_what_is_drawn_is_unseen_and_in_the_cell(n_ranks, eta, schedule):
             assert not seen[users, items].any()
             offered = plan.rank_schedules[rank].items[plan.rank_schedules[rank].sub_epoch == t]
             assert set(items) <= set(offered.tolist())
+            pairs += [cell.negatives.weights[t] / offered.size] if there.any() else []
             counted += cell.negatives.weights[t] * drawn.size
             total += drawn.size
     assert counted == pytest.approx(total)  # the mean weight is 1
+    np.testing.assert_allclose(pairs, pairs[0], rtol=1e-6)
     assert n_ranks > 1 or cells[0].negatives.weights.tolist() == [1.0]
 
 

@@ -54,6 +54,32 @@ def test_cells_hold_every_nonzero_once(connectivity, eta):
     schedule = make_schedule(connectivity, eta)
     by_rank = np.bincount(connectivity.parts, connectivity.counts, connectivity.n_parts)
     np.testing.assert_array_equal(schedule.cell_nonzeros.sum(axis=1), by_rank)
+    slowest, n_nonzeros = schedule.cell_nonzeros.max(axis=0).sum(), by_rank.sum()
+    waiting = slowest * connectivity.n_parts / n_nonzeros - 1 if n_nonzeros else 0
+    assert schedule.cell_imbalance == pytest.approx(waiting, abs=1e-12)
+
+
+@given(connectivities(), st.integers(1, 9))
+def test_sub_epochs_are_those_of_plain_python(connectivity, eta):
+    """Items by falling nonzeros, local ones last; each rank to its least loaded sub-epoch."""
+    pointer, parts, counts = connectivity.pointer, connectivity.parts, connectivity.counts
+    load = np.zeros((connectivity.n_parts, eta), int)
+    expected = np.zeros(parts.size, int)
+    pairs = [range(*pointer[item : item + 2]) for item in range(connectivity.n_items)]
+    for own in sorted(pairs, key=lambda own: (len(own) == 1, -counts[own].sum())):
+        base, larger = divmod(len(own), eta)
+        taken = [0] * eta
+        for pair in sorted(own, key=lambda pair: -counts[pair]):
+            room = base + (larger > 0)
+            open_ = [t for t in range(eta) if taken[t] < room]
+            best = min(open_, key=lambda t: load[parts[pair], t])
+            taken[best] += 1
+            larger -= taken[best] > base
+            load[parts[pair], best] += counts[pair]
+            expected[pair] = best
+    schedule = make_schedule(connectivity, eta)
+    np.testing.assert_array_equal(schedule.sub_epoch, expected)
+    np.testing.assert_array_equal(schedule.cell_nonzeros, load)
 
 
 @given(connectivities(), st.integers(1, 9), st.integers(0, 3))
@@ -124,6 +150,7 @@ def test_a_seed_fixes_the_owners():
     one, same, other = (make_schedule(connectivity, 1, seed).group_owner for seed in (0, 0, 1))
     np.testing.assert_array_equal(one, same)
     assert (one != other).any()
+    assert set(one.tolist()) == {0, 1, 2, 3}  # any member of a group
 
 
 @pytest.mark.parametrize("eta", [1, 3])
