@@ -15,6 +15,7 @@ from daskpart.collectives import LocalCommunicator
 from daskpart.connectivity import Connectivity
 from daskpart.containers.matrix import as_matrix
 from daskpart.errors import InputError
+from daskpart.models.matrix_factorization.copies import shards_of_nonzeros
 from daskpart.models.matrix_factorization.pasgd import apply_ratings, blank_model
 from daskpart.models.matrix_factorization.problem import Ratings
 from daskpart.models.matrix_factorization.strata import strata_schedule
@@ -41,7 +42,21 @@ def test_a_block_of_items_is_on_one_rank_at_a_time_and_on_each_once(n_ranks, n_i
     assert schedule.staleness == 0
     times = schedule.sub_epoch.reshape(used, n_ranks)  # by item, then rank
     np.testing.assert_array_equal(np.sort(times, axis=1), np.tile(np.arange(n_ranks), (used, 1)))
-    assert schedule.cell_nonzeros.sum() == n_pairs
+    ratings = np.zeros((n_items, n_ranks), int)
+    for item in range(n_items):
+        own = slice(*connectivity.pointer[item : item + 2])
+        ratings[item, connectivity.parts[own]] = connectivity.counts[own]
+    load = [0] * n_ranks
+    cells = np.zeros((n_ranks, n_ranks), int)
+    at = dict(zip(np.flatnonzero(ratings.any(axis=1)).tolist(), times, strict=True))
+    # by falling ratings into the lightest block, which begins at the rank of its number
+    for item in sorted(range(n_items), key=lambda item: -ratings[item].sum()):
+        block = int(np.argmin(load))
+        load[block] += ratings[item].sum() + 1
+        for rank, t in enumerate(at.get(item, ())):
+            assert (rank + t) % n_ranks == block
+            cells[rank, t] += ratings[item, rank]
+    np.testing.assert_array_equal(schedule.cell_nonzeros, cells)
     sent = sum(schedule.expand_plan(t).total_rows for t in range(n_ranks))
     assert sent == (n_ranks * used if n_ranks > 1 else 0)
 
@@ -80,6 +95,11 @@ def test_gasgd_is_sgd_on_whole_factors_that_are_averaged(eta, averaging):
         cells = text._ratings.content
         text.run(1, 2)
         state = text.gather(Ratings.of(ratings).blank(F))
+    owners = plan.connectivity.owners
+    np.testing.assert_array_equal(plan.schedule.home, owners)
+    assert (shards_of_nonzeros(ratings, plan.partition, 1).connectivity.owners != owners).any()
+    sizes = [np.diff(cell.cell_pointer) for cell in cells]
+    np.testing.assert_array_equal(plan.schedule.cell_nonzeros, sizes)
     held = np.zeros((n_ranks, N_USERS + N_ITEMS))
     every = blank_model(plan.layout, 0, N_USERS + N_ITEMS, first.global_mean)
     every.item[:, :F] = np.concatenate((first.user_factors, first.item_factors))
