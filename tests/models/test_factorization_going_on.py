@@ -156,6 +156,8 @@ def test_a_model_gets_biases_and_predicts_the_same(mean):
     rated = np.arange(6) != 2
     np.testing.assert_allclose(found[rated], (factors[0] @ factors[1].T)[rated], atol=1e-5)
     assert not state.user_factors[2].any() and state.user_bias[2] == 0
+    for left in (state.user_factors[rated], state.item_factors):  # without their means
+        np.testing.assert_allclose(left.mean(axis=0), 0, atol=1e-6)
     back = without_biases(replace(state, user_bias=zeros[0], item_bias=zeros[1]))
     shift = (back.user_factors - state.user_factors)[rated]
     assert back.global_mean == 0 and not back.user_factors[2].any()

@@ -75,6 +75,7 @@ def test_stars_are_their_own_unit_and_tails_decide():
     assert Summary(9, 3.6, 1.1, 1, 5).unit(True) == 1
     assert Summary(9, 3.6, 1.1, 1, 5).unit(False) == 1
     assert Summary(9, 10.0, 1.0, 0, 10 + 64 * TAIL).unit(True) == 64
+    assert Summary(9, 10.0, 1.0, 10 - 64 * TAIL, 20).unit(True) == 64
     assert Summary(9, 7.0, 0.0, 7, 7).unit(True) == 1
     for mean in (-1000.0, 1000.0):  # which is subtracted, unless the factors hold it
         assert Summary(9, mean, 1.0, mean - 2, mean + 2).unit(True) == 1
