@@ -33,8 +33,10 @@ def cutter(**sent):
     [
         ("local", 10**6, {"block": 1e9}, "block", 1),  # nothing is sent there
         ("mpi", 1, {"block": 1e6}, "block", 1),  # a look would take longer
+        ("mpi", 3, {"block": 1e9}, "block", 1),  # also than 0.75 s, the bytes of one of 4 ranks
         ("mpi", 1000, {"block": 1e9, "parsa": 0.99e9}, "block", 2),  # no structure
         ("mpi", 10, {"block": 1e9, "parsa": 1e8}, "parsa", 2),  # the rest is not worth it
+        ("mpi", 120, {"block": 1e9, "parsa": 8e8}, "parsa", 2),  # 6 s for 8, of two bisections
         ("mpi", 10000, {"block": 1e9, "parsa": 5e8, "multilevel": 4e8}, "multilevel", 3),
         ("mpi", 10000, {"block": 1e9, "parsa": 5e8, "multilevel": 6e8}, "parsa", 3),
     ],
@@ -154,6 +156,8 @@ def test_a_fit_that_goes_on_is_cut_as_it_began(name, tmp_path, monkeypatch):
     monkeypatch.setitem(cutting.SECONDS_A_BYTE, "local", 1.0)
     assert model.plan(*data, **named).weighed != "block"
     goes_on = clone(model).set_params(max_iter=4, resume=True, **options)
+    on_others = clone(goes_on).set_params(n_ranks=2).plan(*data, **named)
+    assert on_others.weighed != "block"
     plan = goes_on.plan(*data, **named)  # of the checkpoint after 2 steps, which fit replaces
     for given in ({"plan": plan}, {}):
         resumed = clone(goes_on).fit(*data, **named, **given)
