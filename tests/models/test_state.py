@@ -376,17 +376,19 @@ def test_arrays_are_described_by_their_values_however_they_lie(kind):
     assert described([kind(square)]) != described([kind(square.T)])
 
 
+@pytest.mark.parametrize("begin", [0, 999_990])  # of six digits, and of seven
 @pytest.mark.parametrize("suffix", ["", ".npz", ".zarr"])
-def test_writer_writes_each_n_epochs_and_keeps_two(tmp_path, suffix):
-    path = tmp_path / f"run{suffix}"
+def test_writer_writes_each_n_epochs_and_keeps_two(tmp_path, suffix, begin):
+    path = tmp_path / f"run (2)+{suffix}"
     writer = CheckpointWriter(path, MFState, every=3)
     assert writer.latest() is None
-    for epoch in range(1, 14):
+    for epoch in range(begin + 1, begin + 14):
         if writer.due(epoch):
             writer.write(make_factors(seed=epoch, epoch=epoch))
-    assert writer.epochs() == [9, 12]
+    last = begin + 12
+    assert writer.epochs() == [last - 3, last]
     again = CheckpointWriter(path, MFState, every=3)
-    assert same_bits(again.latest(), make_factors(seed=12, epoch=12))
+    assert same_bits(again.latest(), make_factors(seed=last, epoch=last))
     hidden = [found.name for found in writer.folder.iterdir() if found.name.startswith(".")]
     assert not hidden
 
