@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
 import daskpart
 from benchmarks.serial_cp import SerialCP
+from daskpart.containers.tensor import as_tensor
 from daskpart.models.cp.layout.layout import TensorLayout
+from daskpart.models.cp.starts import first_factors, singular_vectors
 
 
 def start_of(shape: tuple[int, ...], rank: int, seed: int = 0) -> list[np.ndarray]:
@@ -67,6 +71,31 @@ def test_factors_are_normalised_and_rebuild_what_has_the_rank() -> None:
     rebuilt = np.einsum("ir,jr,kr,r->ijk", *model.factors, model.weights)
     np.testing.assert_allclose(rebuilt, dense, atol=1e-3)
     assert model.fits[-1] > 0.999 and (np.diff(model.fits) > -1e-6).all()
+
+
+@pytest.mark.parametrize("shape", [(9, 5, 4), (4, 3), (1100, 3, 4), (1100, 2)])
+def test_singular_vectors_are_those_of_the_unfolded_tensor(shape) -> None:
+    """Of short modes, of long ones, of fewer columns than components; signs by the largest."""
+    values = np.random.default_rng(0).normal(size=shape)
+    values[1::7] = 0
+    found = first_factors("nvecs", as_tensor(sparse.COO(values)), shape, 3, random_state=0)
+    for mode, factor in enumerate(found):
+        unfolded = np.moveaxis(values, mode, 0).reshape(shape[mode], -1)
+        vectors = np.linalg.svd(unfolded, full_matrices=False)[0][:, :3]
+        largest = np.abs(vectors).argmax(axis=0)
+        vectors = vectors * np.sign(vectors[largest, np.arange(vectors.shape[1])])
+        np.testing.assert_allclose(factor[:, : vectors.shape[1]], vectors, atol=1e-6)
+        drawn = factor[:, vectors.shape[1] :]
+        assert ((drawn >= 0) & (drawn < 1)).all()
+
+
+def test_of_more_cells_than_64_bits_number_they_are_the_same() -> None:
+    tensor = as_tensor(sparse.random((6, 4, 4, 4), 0.5, random_state=0))
+    apart = tensor.coordinates.copy()
+    apart[1:] <<= 20
+    wide = replace(tensor, coordinates=apart, shape=(6, 1 << 22, 1 << 22, 1 << 22))
+    one, other = (singular_vectors(each, 0, 3, np.random.default_rng(0)) for each in (tensor, wide))
+    np.testing.assert_allclose(one, other, atol=1e-12)
 
 
 def test_equal_columns_make_a_gram_without_inverse_and_do_no_harm() -> None:
