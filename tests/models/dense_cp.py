@@ -33,14 +33,18 @@ def assert_serial(result, tensor, expected, tolerance):
 
 
 def dense_cp(array, factors, n_iterations, ridge=0.0, fixed=()):
-    """Factors, weights and the fit after each iteration, from given factors; `fixed` ones stay."""
+    """Factors, weights and the fit after each iteration, from given factors; `fixed` ones stay.
+
+    `ridge` is that of all modes, or one a mode.
+    """
     n_modes, norm = array.ndim, np.linalg.norm(array)
+    ridge = np.broadcast_to(ridge, n_modes)
     factors, fits = [factor.copy() for factor in factors], []
     for _ in range(n_iterations):
         for mode in (m for m in range(n_modes) if m not in fixed):
             others = [k for k in range(n_modes) if k != mode]
             system = np.prod([factors[k].T @ factors[k] for k in others], axis=0)
-            system += ridge * np.eye(len(system))
+            system += ridge[mode] * np.eye(len(system))
             solved = products(array, factors, mode) @ np.linalg.pinv(system, hermitian=True)
             weights = np.linalg.norm(solved, axis=0)
             factors[mode] = solved / np.where(weights > 0, weights, 1)

@@ -162,10 +162,12 @@ def test_float32_is_close_to_float64(case):
     assert_close(state, reference, 2e-3)
 
 
-def test_a_ridge_is_that_of_the_reference(case):
+@pytest.mark.parametrize("ridge", [(0.5,) * 4, (0.5, 0.2, 0.0, 1.0)])
+def test_a_ridge_is_that_of_the_reference(case, ridge):
     tensor, _ = case
-    state, _ = run(tensor, settings(3), update=Update(ridge=(0.5,) * tensor.n_modes))
-    reference = dense_cp(tensor.to_coo().todense(), start_of(tensor).factors, 4, ridge=0.5)
+    ridge = ridge[: tensor.n_modes]
+    state, _ = run(tensor, settings(3), update=Update(ridge=ridge))
+    reference = dense_cp(tensor.to_coo().todense(), start_of(tensor).factors, 4, ridge=ridge)
     assert_close(state, reference, 1e-10)
 
 
@@ -180,16 +182,14 @@ def test_more_components_than_the_tensor_has(method):
     assert state.fit == pytest.approx(1, abs=1e-6)
 
 
+@pytest.mark.parametrize("modes", [(True,) * 4, (False, True, False, True)])
 @pytest.mark.parametrize("method", ["p2p", "emb"])
-def test_nonnegative_factors(case, method):
+def test_nonnegative_factors(case, method, modes):
     tensor, _ = case
-    state, _ = run(
-        tensor,
-        settings(3, method),
-        update=Update(nonnegative=(True,) * tensor.n_modes),
-        n_iterations=12,
-    )
-    assert all((factor >= 0).all() for factor in state.factors)
+    modes = modes[: tensor.n_modes]
+    update = Update(nonnegative=modes)
+    state, _ = run(tensor, settings(3, method), update=update, n_iterations=12)
+    assert tuple((factor >= 0).all() for factor in state.factors) == modes
     fits = [row["fit"] for row in state.history]
     assert np.diff(fits).min() > -1e-12 and fits[-1] > 0
 

@@ -48,10 +48,11 @@ def planted(shape=(60, 50, 40), n_components=5, share=0.1, seed=0):
     return sparse.COO(cells, rows_at(factors, cells).sum(axis=1), shape=shape), factors
 
 
-def masked_cp(tensor, factors, n_iterations, ridge=0.0, nonnegative=False):
+def masked_cp(tensor, factors, n_iterations, ridge=0.0):
     """The same by numpy, a row at a time: factors, weights and the fit after each iteration."""
     factors, fits = [factor.copy() for factor in factors], []
     coordinates, values = tensor.coords, tensor.data
+    ridge = np.broadcast_to(ridge, tensor.ndim)
     for _ in range(n_iterations):
         for mode, extent in enumerate(tensor.shape):
             others = factors[:mode] + factors[mode + 1 :]
@@ -59,7 +60,7 @@ def masked_cp(tensor, factors, n_iterations, ridge=0.0, nonnegative=False):
             solved = np.zeros((extent, factors[0].shape[1]))
             for i in range(extent):
                 own = coordinates[mode] == i
-                normal = rows[own].T @ rows[own] + ridge * np.eye(solved.shape[1])
+                normal = rows[own].T @ rows[own] + ridge[mode] * np.eye(solved.shape[1])
                 right = rows[own].T @ values[own]
                 solved[i] = np.linalg.solve(normal, right)
             weights = np.linalg.norm(solved, axis=0)
@@ -205,9 +206,11 @@ def test_ridge_and_signs_by_mode():
     tensor = entries_of(3)
     start = [np.random.default_rng(0).random((extent, RANK)) for extent in tensor.shape]
     options = {"method": "p2p", "init": start}
-    factors, *_ = masked_cp(tensor, start, 4, ridge=0.3)
-    result = model(ridge=[0.3, 0.3, 0.3], **options).fit(tensor)
-    np.testing.assert_allclose(result.state_.factors[1], factors[1], atol=1e-8)
+    for ridge in ([0.3, 0.3, 0.3], [0.3, 0.1, 0.0]):
+        factors, *_ = masked_cp(tensor, start, 4, ridge=ridge)
+        result = model(ridge=ridge, **options).fit(tensor)
+        for found, expected in zip(result.state_.factors, factors, strict=True):
+            np.testing.assert_allclose(found, expected, atol=1e-8)
     mixed = model(nonnegative=["mode_1"], ridge={"mode_0": 0.1}, max_iter=40, **options).fit(tensor)
     lowest = [factor.min() for factor in mixed.state_.factors]
     assert lowest[1] == 0 > max(lowest[0], lowest[2])
