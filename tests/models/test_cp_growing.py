@@ -113,6 +113,15 @@ def test_new_slices_go_with_the_factors_that_moved():
     np.testing.assert_allclose(whole(state.factors, state.weights), expected, atol=1e-9)
 
 
+def test_a_component_of_nothing_stays_one():
+    X = months()
+    start = [np.random.default_rng(0).random((n, 3)) * [1, 1, 0] for n in (15, 12, 16)]
+    grown = model(init=start, max_iter=2).fit(X.isel(month=slice(0, 16)))
+    assert grown.weights_[2] == 0
+    grown.partial_fit(X.isel(month=slice(16, 24)), mode="month")
+    assert grown.state_.is_finite() and grown.weights_[2] == 0
+
+
 def test_columns_of_a_matrix_are_counted():
     X = months().data[:, :, 0] + months().data[:, :, 5]
     fitted = model(max_iter=3).fit(X[:, :8]).partial_fit(X[:, 8:], mode=1)
