@@ -23,7 +23,7 @@ from daskpart.errors import DaskpartWarning, DivergenceError, InputError, ReadEr
 from daskpart.models.base import trainer
 from daskpart.models.base.callbacks import EpochCallback
 from daskpart.models.base.checkpoints import CheckpointWriter
-from daskpart.models.cp.state import CPState
+from daskpart.models.cp.state import CPState, better
 
 FAST = {"n_ranks": 3, "max_iter": 4, "tol": 0, "partitioner": "random", "transport": "local"}
 WORDS = np.array([f"word{i}" for i in range(10)])
@@ -138,6 +138,17 @@ def test_the_best_of_several_starts_is_kept(tensor):
     fits = [model(n_init=n, max_iter=6).fit(tensor).fit_ for n in (1, 4)]
     assert fits[1] >= fits[0]
     assert model(n_init=4, max_iter=6).fit(tensor).fit_ == fits[1]
+
+
+@pytest.mark.parametrize("column", ["validation_rmse", "validation_loss"])
+def test_where_steps_are_watched_a_start_is_judged_by_its_best_one(column):
+    def state(fit, *errors, best):
+        history = [{"epoch": at, column: each} for at, each in enumerate(errors, start=1)]
+        ones = [np.ones((2, 1))] * 2
+        return CPState(np.ones(1), ones, ("a", "b"), fit=fit, history=history, best_epoch=best)
+
+    one, other = state(0.5, 3.0, 1.0, 4.0, best=2), state(0.9, 2.0, 2.5, 3.0, best=1)
+    assert better(one, other) is one and better(other, one) is one
 
 
 def test_a_partition_says_how_many_ranks_there_are(tensor):
