@@ -240,10 +240,22 @@ def test_where_a_factor_begins_changes_no_bit(shift) -> None:
         assert fresh.mttkrp(mode, moved).tobytes() == layout.mttkrp(mode, plain).tobytes()
 
 
-def test_a_float32_sum_of_millions_keeps_its_digits():
-    """In a mode of one row: one register summed all of it, and was 2.6 % off."""
+@pytest.mark.parametrize(
+    ("along_fibres", "modes"),
+    [
+        (1, (0,)),  # no fibres: nonzeros one by one
+        (8, (0, 2, 0)),  # short fibres, then their sums as kept
+        (2_000_000, (0, 2)),  # one fibre
+    ],
+)
+def test_a_float32_sum_of_millions_keeps_its_digits(along_fibres, modes):
+    """In a mode of one row, or along a fibre: one register summed all of it, and was 2.6 % off."""
     n = 2_000_000
-    coordinates = np.stack([np.zeros(n), np.arange(n), np.arange(n)]).astype(np.int32)
-    layout = TensorLayout.build(coordinates, np.ones(n, np.float32), (1, n, n))
-    factors = [np.full((rows, 1), 0.3, np.float32) for rows in (1, n, n)]
-    assert layout.mttkrp(0, factors)[0, 0] == pytest.approx(n * float(np.float32(0.3)) ** 2, 1e-4)
+    places = np.arange(n)
+    coordinates = np.stack([np.zeros(n), places, places // along_fibres]).astype(np.int32)
+    shape = (1, n, -(-n // along_fibres))
+    layout = TensorLayout.build(coordinates, np.ones(n, np.float32), shape)
+    factors = [np.full((rows, 1), 0.3, np.float32) for rows in shape]
+    for mode in modes:
+        wanted = n / shape[mode] * float(np.float32(0.3)) ** 2
+        np.testing.assert_allclose(layout.mttkrp(mode, factors), wanted, rtol=1e-4)

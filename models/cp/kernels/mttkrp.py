@@ -39,7 +39,8 @@ from daskpart._floor.lanes import (
 
 # rows are bytes apart, positions index `coordinates`; unsigned indices spare numba's wrap-around
 
-# terms of one sum: a float32 sum of millions, as in a mode of few rows, would lose what it adds
+# terms of one sum: a float32 sum of millions, as in a mode of few rows or along a long fibre,
+# would lose what it adds
 MOST_SUMMED = 4096
 
 
@@ -52,6 +53,22 @@ def product_of_rows(zero, coordinates, others, addresses, row_bytes, count, n):
         address = addresses[k] + np.int64(coordinates[others[k], n]) * row_bytes
         lanes = multiply(lanes, load(zero, address, count))
     return lanes
+
+
+@kernel(inline="always")
+def sum_of_leaves(zero, count, begin, end, leaves, values, leaf_address, row_bytes):
+    """Σ x · U_leaf over the nonzeros begin:end, sums of a few thousand added up."""
+    most = np.uint64(MOST_SUMMED)
+    total = zero
+    while True:
+        part, stop = zero, min(end, begin + most)
+        for n in range(begin, stop):
+            row = load(zero, leaf_address + np.int64(leaves[n]) * row_bytes, count)
+            part = add_scaled(part, values[n], row)
+        total = add(total, part)
+        if stop == end:
+            return total
+        begin = stop
 
 
 @kernel
@@ -119,10 +136,8 @@ def add_fibres(
     total, n_summed = zero, 0
     current = coordinates[target, np.uint64(0)]
     for f in range(np.uint64(begin.size - 1)):
-        fibre = zero
-        for n in range(np.uint64(begin[f]), np.uint64(begin[f + np.uint64(1)])):
-            row = load(zero, leaf_address + np.int64(leaves[n]) * row_bytes, count)
-            fibre = add_scaled(fibre, values[n], row)
+        first, end = np.uint64(begin[f]), np.uint64(begin[f + np.uint64(1)])
+        fibre = sum_of_leaves(zero, count, first, end, leaves, values, leaf_address, row_bytes)
         if products != 0:
             store(products + np.int64(f) * row_bytes, fibre, count)
         rows = product_of_rows(zero, coordinates, others, addresses, row_bytes, count, f)
@@ -146,11 +161,9 @@ def add_pieces(template, count, begin, pieces, leaves, values, leaf_address, pro
     zero = zeros(template)
     for p in range(np.uint64(pieces.size)):
         address = products + np.int64(pieces[p]) * row_bytes
-        fibre = load(zero, address, count)
-        for n in range(np.uint64(begin[p]), np.uint64(begin[p + np.uint64(1)])):
-            row = load(zero, leaf_address + np.int64(leaves[n]) * row_bytes, count)
-            fibre = add_scaled(fibre, values[n], row)
-        store(address, fibre, count)
+        first, end = np.uint64(begin[p]), np.uint64(begin[p + np.uint64(1)])
+        piece = sum_of_leaves(zero, count, first, end, leaves, values, leaf_address, row_bytes)
+        add_row(zero, address, piece, count)
 
 
 @kernel
