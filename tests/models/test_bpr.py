@@ -16,7 +16,7 @@ import daskpart
 from daskpart.collectives import LocalCommunicator
 from daskpart.containers.matrix import as_matrix
 from daskpart.errors import DaskpartWarning, InputError
-from daskpart.models.matrix_factorization.kernels.bpr import bpr
+from daskpart.models.matrix_factorization.kernels.bpr import bpr, draw_unseen
 from daskpart.models.matrix_factorization.kernels.sgd import lanes_of, padded_width
 from daskpart.models.matrix_factorization.pasgd import RowLayout
 from daskpart.models.matrix_factorization.plan import plan_fit
@@ -47,15 +47,19 @@ def _plan(events, n_ranks, eta=None, *, schedule="pasgd", biases=True, gradients
     )  # fmt: skip
 
 
-def _twin(s, triples, weights, biases, adagrad, n_components):
-    """Descent on c (−ln σ(x) + γ/2 ‖…‖²), triple after triple, in float64; returns the loss."""
+def _twin(s, triples, weights, share, biases, adagrad, n_components):
+    """Descent on c (−ln σ(x) + γ/2 ‖…‖²), triple after triple, in float64; returns the loss.
+
+    In c the share of the cell counts, too, which is not in the loss.
+    """
     loss = 0.0
-    for (i, j, n), c in zip(triples, weights, strict=True):
+    for (i, j, n), weight in zip(triples, weights, strict=True):
         if n < 0:
             continue
         w, h, g = s["user"][i].copy(), s["item"][j].copy(), s["item"][n].copy()
         x = w @ (h - g) + (s["bias"][j] - s["bias"][n] if biases else 0)
-        loss += c * np.log1p(np.exp(-x))
+        loss += weight * np.log1p(np.exp(-x))
+        c = share * weight
         slope = 1 / (1 + np.exp(x))
         down = {
             ("user", i): c * (-slope * (h - g) + GAMMA * w),
@@ -90,10 +94,10 @@ def test_one_pass_equals_plain_python(adagrad, biases, f):
         "user": user[:, :f].astype(float), "item": item[:, :f].astype(float),
         "bias": bias.astype(float), "user_sum": np.ones(N_USERS), "item_sum": np.ones(N_ITEMS),
     }  # fmt: skip
-    expected = _twin(s, triples, weights, biases, adagrad, f)
+    expected = _twin(s, triples, weights, 1.5, biases, adagrad, f)
     rows, columns, unseen = triples.T.astype(np.int32)
     loss = bpr(
-        lanes_of(user.shape[1]), rows, columns, unseen, weights, np.float32(1), user, item,
+        lanes_of(user.shape[1]), rows, columns, unseen, weights, np.float32(1.5), user, item,
         bias, *sums, f, np.float32(RATE), np.float32(GAMMA), biases, adagrad, False,
     )  # fmt: skip
     assert loss == pytest.approx(expected, rel=1e-4)
@@ -209,6 +213,27 @@ def test_a_draw_depends_on_its_user_and_item_alone():
         found.append({(user, item): other for user, item, other in pairs})
     assert len(found[1]) > 500
     assert all(found[0][pair] == other for pair, other in found[1].items())
+
+
+def test_draws_are_even_and_differ_by_user_and_by_item_seen():
+    """Users who have seen alike, two of seven on offer: the other five are drawn as often."""
+    n_users, n_items = 20, 300
+    rows = np.repeat(np.arange(n_users, dtype=np.int32), n_items)
+    columns = np.tile(np.arange(n_items, dtype=np.int32), n_users)
+    candidates = np.array([9, 3, 8, 4, 7, 5, 6, 10, 2], np.int32)
+    seen = np.tile(np.array([1, 2, 4, 8, 20], np.int32), n_users)
+    drawn = np.empty(rows.size, np.int32)
+    draw_unseen(
+        rows, columns, np.arange(n_users), np.arange(n_items), np.uint64(7), candidates, 1, 8,
+        np.arange(n_users + 1) * 5, seen, drawn,
+    )  # fmt: skip
+    assert set(drawn) <= {3, 5, 6, 7, 10, -1} and (drawn == -1).mean() < 1e-3
+    drawn = drawn.reshape(n_users, n_items)
+    for table in (drawn, drawn.T):  # of a user, of an item that was seen
+        assert len(np.unique(table, axis=0)) == len(table)
+    for user in drawn:
+        often = np.bincount(user, minlength=11)[[3, 5, 6, 7, 10]]
+        assert (np.abs(often - 60) < 35).all()  # five times the spread of such a count
 
 
 def _two_tastes():

@@ -60,27 +60,27 @@ def _run(
     )  # fmt: skip
 
 
-def _twin(state, ratings, mean, rate, gamma, biases, adagrad, n_components, logistic):
+def _twin(state, ratings, weights, mean, rate, gamma, biases, adagrad, n_components, logistic):
     """Alg. 1 of the paper with the sign of the regularisation mended, in float64."""
     s = {name: array.astype(np.float64) for name, array in state.items()}
     total = 0.0
-    for i, j, r in zip(*ratings, strict=True):
+    for i, j, r, c in zip(*ratings, weights, strict=True):
         w, h = s["user"][i].copy(), s["item"][j].copy()
         predicted = mean + w @ h + (s["user_bias"][i] + s["item_bias"][j] if biases else 0)
         if logistic:
-            total += np.log(1 + np.exp(predicted if r == 0 else -predicted))
+            total += c * np.log(1 + np.exp(predicted if r == 0 else -predicted))
             e = r - 1 / (1 + np.exp(-predicted))
         else:
             e = r - predicted
-            total += e * e
+            total += c * e * e
         rate_i = rate / np.sqrt(s["user_gradient"][i]) if adagrad else rate
         rate_j = rate / np.sqrt(s["item_gradient"][j]) if adagrad else rate
-        step_w, step_h = e * h - gamma * w, e * w - gamma * h
+        step_w, step_h = c * (e * h - gamma * w), c * (e * w - gamma * h)
         s["user"][i] += rate_i * step_w
         s["item"][j] += rate_j * step_h
         if biases:
-            s["user_bias"][i] += rate_i * (e - gamma * s["user_bias"][i])
-            s["item_bias"][j] += rate_j * (e - gamma * s["item_bias"][j])
+            s["user_bias"][i] += rate_i * c * (e - gamma * s["user_bias"][i])
+            s["item_bias"][j] += rate_j * c * (e - gamma * s["item_bias"][j])
         if adagrad:
             s["user_gradient"][i] += step_w @ step_w / n_components
             s["item_gradient"][j] += step_h @ step_h / n_components
@@ -91,14 +91,20 @@ def _twin(state, ratings, mean, rate, gamma, biases, adagrad, n_components, logi
 @pytest.mark.parametrize("biases", [True, False])
 @pytest.mark.parametrize("adagrad", [True, False])
 @pytest.mark.parametrize("n_components", [1, 3, 16, 20, 48, 70, 150])
-def test_one_pass_equals_plain_python(n_components, adagrad, biases, logistic):
+@pytest.mark.parametrize("weighted", [False, True])
+def test_one_pass_equals_plain_python(weighted, n_components, adagrad, biases, logistic):
     """Rows that are held whole, and rows with lines behind what is held."""
     state = _start(n_components, n_components)
     ratings = _ratings(n_components, logistic=logistic)
     settings = (0.3 if logistic else 3.0, 0.05, 0.1, biases)
-    expected, loss = _twin(state, ratings, *settings, adagrad, n_components, logistic)
+    drawn = np.random.default_rng(0).uniform(0.5, 2, ratings[0].size).astype(np.float32)
+    weights = drawn if weighted else np.ones_like(drawn)
+    expected, loss = _twin(state, ratings, weights, *settings, adagrad, n_components, logistic)
     kernel = sgd_adagrad if adagrad else sgd_fixed_rate
-    measured = _run(kernel, state, ratings, *settings, n_components=n_components, logistic=logistic)
+    measured = _run(
+        kernel, state, ratings, *settings, weights if weighted else None,
+        n_components=n_components, logistic=logistic,
+    )  # fmt: skip
     assert measured == pytest.approx(loss, rel=1e-4)
     for name, array in expected.items():
         np.testing.assert_allclose(state[name], array, rtol=2e-4, atol=2e-5, err_msg=name)
@@ -180,17 +186,19 @@ def test_counting_sort_is_stable(keys, seed):
 @pytest.mark.parametrize("gradient", [True, False])
 def test_rows_travel_unchanged(bias, gradient):
     state, other = _start(5), _start(6)
+    state["item_gradient"] += np.arange(N_ITEMS, dtype=np.float32) + 1
     positions = np.array([3, 0])
     rows = (state["item"], state["item_bias"], state["item_gradient"])
     message = pack_rows(*rows, positions, N_COMPONENTS, bias, gradient)
     assert message.shape == (2, N_COMPONENTS + bias + gradient)
     assert message.dtype == np.float32
     target = (other["item"], other["item_bias"], other["item_gradient"])
-    untouched = other["item_bias"].copy()
+    untouched = {name: array.copy() for name, array in other.items()}
     unpack_rows(message, *target, positions, N_COMPONENTS, bias, gradient)
     np.testing.assert_array_equal(other["item"][positions], state["item"][positions])
-    expected_bias = state["item_bias"] if bias else untouched
-    np.testing.assert_array_equal(other["item_bias"][positions], expected_bias[positions])
+    for name, travels in (("item_bias", bias), ("item_gradient", gradient)):
+        expected = (state if travels else untouched)[name]
+        np.testing.assert_array_equal(other[name][positions], expected[positions])
 
 
 def test_weighted_sum_of_copies():
