@@ -136,10 +136,7 @@ def sddmm(indptr: NDArray, indices: NDArray, G: NDArray, H: NDArray, out: NDArra
     _check(indptr, indices, out, G, H)
     if not out.flags.c_contiguous:
         raise InputError("out: give a C-contiguous array")
-    if indices.size and H.shape[1]:
-        _dot_rows(*_arguments(indptr, indices, out, H), G)
-    else:
-        out[...] = 0
+    _dot_rows(*_arguments(indptr, indices, out, H), G)
 
 
 def _check(

@@ -63,7 +63,7 @@ def test_a_column_has_the_same_bits_alone_and_beside_others(dtype, columns, mult
 
 
 @pytest.mark.parametrize(("dtype", "close"), FLOATS)
-@given(**shapes)
+@given(**shapes | {"columns": st.integers(0, 70)})
 def test_products_equal_scipy(dtype, close, n, m, heads, columns, seed, pointers) -> None:
     indptr, indices, values, G, H = made(n, m, heads, columns, seed, pointers, dtype)
     out = np.ones_like(G)
@@ -127,8 +127,11 @@ def test_attention_adds_up_to_one(dtype, close, n, m, heads, columns, seed, poin
         np.testing.assert_allclose(found[entries], powers / powers.sum(axis=0), atol=300 * close)
 
 
-@given(n=st.integers(1, 8), m=st.integers(1, 8), heads=st.integers(1, 3), seed=st.integers(0, 99))
-def test_gradients_of_attention_equal_finite_differences(n, m, heads, seed) -> None:
+@given(
+    n=st.integers(1, 8), m=st.integers(1, 8), heads=st.integers(1, 3), seed=st.integers(0, 99),
+    slope=st.sampled_from([{}, {"slope": 0.7}]),
+)  # fmt: skip
+def test_gradients_of_attention_equal_finite_differences(n, m, heads, seed, slope) -> None:
     columns = 3
     indptr, indices, _, G, H = made(n, m, heads, columns, seed, np.int32, np.float64)
     random = np.random.default_rng(seed)
@@ -136,22 +139,22 @@ def test_gradients_of_attention_equal_finite_differences(n, m, heads, seed) -> N
 
     def loss(left, right):
         out = np.zeros_like(G)
-        spmm(indptr, indices, edge_softmax(indptr, indices, left, right), H, out)
+        spmm(indptr, indices, edge_softmax(indptr, indices, left, right, **slope), H, out)
         return float((out * G).sum())
 
-    attention = edge_softmax(indptr, indices, *scores)
+    attention = edge_softmax(indptr, indices, *scores, **slope)
     of_attention = np.empty_like(attention)
     sddmm(indptr, indices, G, H, of_attention)
     gradients = [np.zeros_like(each) for each in scores]
-    edge_softmax_backward(indptr, indices, *scores, attention, of_attention, *gradients)
+    edge_softmax_backward(indptr, indices, *scores, attention, of_attention, *gradients, **slope)
     step = 1e-6
     for which, gradient in enumerate(gradients):
         for place in np.ndindex(gradient.shape):
             moved = [[each.copy() for each in scores] for _ in range(2)]
             moved[0][which][place] += step
             moved[1][which][place] -= step
-            slope = (loss(*moved[0]) - loss(*moved[1])) / (2 * step)
-            np.testing.assert_allclose(gradient[place], slope, atol=1e-6)
+            wanted = (loss(*moved[0]) - loss(*moved[1])) / (2 * step)
+            np.testing.assert_allclose(gradient[place], wanted, atol=1e-6)
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -164,6 +167,14 @@ def test_what_does_not_fit_is_refused() -> None:
         spmm(indptr, indices, values, np.asfortranarray(H), G)
     with pytest.raises(InputError, match="does not fit"):
         spmm(indptr, indices, values, H, G[1:])
+    with pytest.raises(InputError, match="does not fit"):
+        spmm(indptr, indices, values, H[:, 1:].copy(), G)
+    with pytest.raises(InputError, match="does not fit"):
+        spmm(indptr, indices, values[1:], H, G)
+    with pytest.raises(InputError, match="does not fit"):
+        spmm(indptr, indices[1:], values, H, G)
+    with pytest.raises(InputError, match="out: give a C-contiguous"):
+        sddmm(indptr, indices, G, H, np.asfortranarray(values))
     with pytest.raises(InputError, match="heads"):
         spmm(indptr, indices, values, H[:, :5].copy(), G[:, :5].copy())
 
