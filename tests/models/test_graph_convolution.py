@@ -315,6 +315,23 @@ def test_sparse_rows_lose_what_dense_ones_lose():
     np.testing.assert_allclose(again.toarray(), drop(X.toarray(), ids))
 
 
+def test_entries_are_dropped_by_both_vertices_and_head_by_head():
+    drop, ids = Dropout(0.3, seed=1), np.array([40, 7, 33, 12])  # two rows, all four as columns
+
+    def dropped(n_rows, ids):
+        shape = n_rows, len(ids), 3
+        indptr, indices = np.arange(n_rows + 1) * len(ids), np.tile(np.arange(len(ids)), n_rows)
+        values = np.ones((indices.size, 3))
+        return drop.of_entries(indptr, indices.astype(np.int32), values, ids).reshape(shape)
+
+    whole = dropped(60, np.arange(60))
+    np.testing.assert_array_equal(dropped(2, ids), whole[np.ix_(ids[:2], ids)])
+    assert set(np.unique(whole)) == {0, 1 / 0.7}
+    assert (whole == 0).mean() == pytest.approx(0.3, abs=0.02)
+    assert abs(np.corrcoef(whole.reshape(-1, 3).T) - np.eye(3)).max() < 0.1
+    assert (whole != whole.swapaxes(0, 1)).any()
+
+
 # -- containers and names ---
 
 

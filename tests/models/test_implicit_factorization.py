@@ -94,7 +94,8 @@ def test_blocks_come_to_the_minimum_of_cholesky():
     assert (np.diff(losses) < 1e-5).all()
 
 
-def test_sweeps_over_blocks_come_to_the_exact_rows():
+@pytest.mark.parametrize(("solver", "calls"), [("subspace", 200), ("cg", 3)])
+def test_sweeps_come_to_the_exact_rows(solver, calls):
     """With the other side held fixed there is one minimum."""
     X, random = counts(), np.random.default_rng(1)
     items = random.normal(size=(40, 6)).astype(np.float32)
@@ -103,9 +104,9 @@ def test_sweeps_over_blocks_come_to_the_exact_rows():
     events = Events(X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data)
     exact, swept = np.zeros((2, 60, 6), np.float32)
     found = Solve("cholesky", 0, 0, 0.1, 1.0, 0)(events, items, gram, exact)
-    blocks = Solve("subspace", 0, 4, 0.1, 1.0, 0)
-    for _ in range(200):
-        objective = blocks(events, items, gram, swept)
+    sweep = Solve(solver, 6, 4, 0.1, 1.0, 0)
+    for _ in range(calls):
+        objective = sweep(events, items, gram, swept)
     np.testing.assert_allclose(swept, exact, rtol=1e-3, atol=1e-4)
     assert objective == pytest.approx(found, rel=1e-4)
 
