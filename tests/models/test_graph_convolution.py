@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ import sparse
 import daskpart
 from daskpart.collectives import communicator_for
 from daskpart.errors import DaskpartWarning, InputError
+from daskpart.models.graph_convolution import passes
 from daskpart.models.graph_convolution.layers import LAYERS, Layer
 from daskpart.models.graph_convolution.layers.dense import Dense
 from daskpart.models.graph_convolution.passes import RankModel, backward, forward
@@ -163,39 +165,52 @@ def test_any_partition_trains_the_same(partitioner):
     )
 
 
-def dense_gcn(A, X, y, epochs, rate, hidden, power=0.0):
+def dense_gcn(A, X, y, epochs, rate, hidden, power=0.0, kept=False):
     """A twin: two layers of dense matrices, plain gradient descent, in a few lines."""
     moves = {"learning_rate": "invscaling", "power_t": power} if power else {}
-    fitted = model(n_ranks=1, hidden=hidden, dropout=0, weight_decay=0, optimizer="sgd", **moves,
+    seed, decays = 3, (0.3, 0.1)
+    chosen = {"n_ranks": 1, "hidden": hidden, "first_product": "kept" if kept else "each"}
+    fitted = model(**chosen, weight_decay=decays, optimizer="sgd", **moves, random_state=seed,
                    initial_learning_rate=rate, max_iter=epochs).fit(X, y, graph=A)  # fmt: skip
-    start = model(hidden=hidden)._network(model()._problem(X, y, {"graph": A}, 0), 0)
-    start = replace(start, layers=start.layers).first_weights()
+    start = model(**chosen)
+    start = start._network(start._problem(X, y, {"graph": A}, seed), seed).first_weights()
     W1, b1, W2, b2 = (weight.copy() for weight in start.values())
     loops = A.toarray() + np.diag(A.diagonal() == 0)  # a loop that is there keeps its weight
     root = 1 / np.sqrt(loops.sum(axis=1))
     hat = root[:, None] * loops * root
     known = np.flatnonzero(y >= 0)
-    one_hot = np.eye(3)[y[known]]
+    one_hot, losses = np.eye(3)[y[known]], []
     for epoch in range(epochs):
-        Z1 = hat @ X @ W1 + b1
-        H1 = np.maximum(Z1, 0)
+        of_features, of_hidden = (
+            partial(Dropout(0.3, seed, epoch + 1, layer), ids=np.arange(N)) for layer in (0, 1)
+        )
+        first = of_features(hat @ X) if kept else hat @ of_features(X)
+        Z1 = first @ W1 + b1
+        H1 = of_hidden(np.maximum(Z1, 0))
         Z2 = hat @ H1 @ W2 + b2
         P = np.exp(Z2[known] - Z2[known].max(axis=1, keepdims=True))
         P /= P.sum(axis=1, keepdims=True)
+        losses.append(-np.log(P[one_hot == 1]).mean())
         G2 = np.zeros_like(Z2)
         G2[known] = (P - one_hot) / len(known)
         S = hat.T @ G2
-        G1 = (S @ W2.T) * (Z1 > 0)
-        steps = (hat @ X).T @ G1, G1.sum(axis=0), H1.T @ S, G2.sum(axis=0)
-        for weight, gradient in zip((W1, b1, W2, b2), steps, strict=True):
-            weight -= rate / (1 + epoch) ** power * gradient
-    return fitted, np.concatenate([each.ravel() for each in (W1, b1, W2, b2)])
+        G1 = of_hidden(S @ W2.T) * (Z1 > 0)
+        steps = first.T @ G1, G1.sum(axis=0), H1.T @ S, G2.sum(axis=0)
+        decayed = decays[0] * W1, 0, decays[1] * W2, 0
+        for weight, gradient, more in zip((W1, b1, W2, b2), steps, decayed, strict=True):
+            weight -= rate / (1 + epoch) ** power * (gradient + more)
+    return fitted, np.concatenate([each.ravel() for each in (W1, b1, W2, b2)]), losses
 
 
+@pytest.mark.parametrize("kept", [False, True], ids=["each", "kept"])
 @pytest.mark.parametrize(("directed", "power"), [(False, 0.0), (True, 0.0), (True, 0.5)])
-def test_training_is_that_of_dense_matrices(directed, power):
-    fitted, expected = dense_gcn(graph(directed), features(), labels(), 12, 0.5, (5,), power)
+def test_training_is_that_of_dense_matrices(directed, power, kept, monkeypatch):
+    """With all that is dropped and decays, and losses of some vertices at a time."""
+    monkeypatch.setattr(passes, "LOSS_ROWS", 7)
+    data = graph(directed), features(), labels()
+    fitted, expected, losses = dense_gcn(*data, 12, 0.5, (5,), power, kept)
     np.testing.assert_allclose(weights_of(fitted), expected, rtol=1e-10)
+    np.testing.assert_allclose(fitted.history_["loss"], losses, rtol=1e-10)
     rates = 0.5 / np.arange(1, 13) ** power
     np.testing.assert_allclose(fitted.history_["learning_rate"], rates, rtol=1e-15)
 
