@@ -50,7 +50,7 @@ class _MLP(SampleModel):
         model = fit.model
         history = model.history_
         found = {
-            "train_loss": float(model.loss_),
+            "train_loss": float(fit.row["loss"]),
             "n_weights": sum(weight.size for weight in model.state_.weights.values()),
             "density": float(history["density"].mean()),
             "bytes_an_epoch": float(history["bytes"].mean()),

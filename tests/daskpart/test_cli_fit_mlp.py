@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from command_results import metrics_of, whole_and_resumed
 from sklearn.datasets import dump_svmlight_file
@@ -80,8 +81,12 @@ def test_patience_looks_at_a_share_that_is_held_out(sample_file, tmp_path, capsy
     held = "135 to learn from, 45 held out to measure the loss on after each epoch, 20 held out"
     assert held in told
     assert "the best on what was held out" in told and "stopped early" in told
-    with open(tmp_path / "history.csv") as file:
-        assert "validation_loss" in file.readline()
+    history = pd.read_csv(tmp_path / "history.csv", index_col="epoch")
+    metrics = metrics_of(tmp_path)
+    best = metrics["best_epoch"]  # its weights are those of the model, so is its loss
+    assert best == history["validation_loss"].idxmin() < metrics["epochs"] == len(history)
+    assert metrics["train_loss"] == pytest.approx(history["loss"][best], rel=1e-12)
+    assert f"training loss {metrics['train_loss']:.6g}" in told
 
 
 def test_resume_gives_the_bits_of_an_unbroken_fit(sample_file, tmp_path, run_cli):
