@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import shlex
 import sys
 from itertools import pairwise
@@ -17,6 +18,7 @@ from command_results import metrics_of
 from hypothesis import strategies as st
 
 import daskpart
+from daskpart._cli import page
 from daskpart._cli.classes import judged, most_frequent, no_better
 from daskpart.models.graph_convolution import fitted_network
 from daskpart.readers import archives
@@ -60,6 +62,10 @@ def test_fit_writes_a_model_that_loads(data, tmp_path, capsys, run_cli):
     metrics = metrics_of(out)
     assert metrics["communication"]["matches"] is True and metrics["epochs"] == 3
     assert 0 <= metrics["test_accuracy"] <= 1
+    sets = re.search(r"(\d+) labelled vertices to train on, (\d+) to judge by", told.out)
+    trained, judged_by = map(int, sets.groups())
+    assert trained + judged_by == (np.loadtxt(data[-1]) >= 0).sum()
+    assert judged_by == metrics["n_test"] > 0
     assert np.sum(metrics["confusion"]) == metrics["n_test"]
     model = daskpart.GCNClassifier.load(out / "model")
     assert model.hidden == (6, 4)
@@ -81,6 +87,21 @@ def test_one_rank_has_no_traffic_to_draw(data, tmp_path, run_cli, monkeypatch):
     assert "<p>1 epoch in " in page and "has nobody to send to" in page
     assert shlex.join(typed) in html.unescape(page)
     assert "Partition</h2>" not in page and "All as planned" not in page
+
+
+def test_the_page_says_who_sent_and_who_received(data, tmp_path, run_cli, monkeypatch):
+    pages = []
+    monkeypatch.setattr(page, "write_page", lambda *_, **content: pages.append(content) or [])
+    assert run_cli("fit", "gcn", *data, *SMALL, "--no-plots", "--out", tmp_path) == 0
+    (content,) = pages
+    measured, lines = content["measured"], content["traffic_lines"]
+    sent = measured.sent[1]
+    assert sent[0, 1] != sent[1, 0]  # edges have a direction
+    expected = zip(
+        range(2), (sent[0, 1], sent[1, 0]), (sent[1, 0], sent[0, 1]),
+        measured.seconds_computing, measured.seconds_blocked, strict=True,
+    )  # fmt: skip
+    assert lines == list(expected)
 
 
 def test_mini_batches_from_the_shell(data, tmp_path, run_cli):
@@ -208,8 +229,14 @@ def test_a_graph_may_say_what_is_held_out(tmp_path, capsys, monkeypatch, run_cli
     assert len(reads) == 1
     words = "40 vertices, no features, 20 labelled vertices to train on, 8 to validate, 7 to judge"
     assert words in capsys.readouterr().out
-    assert metrics_of(out)["n_test"] == 7
-    assert daskpart.GCNClassifier.load(out / "model").classes_.tolist() == [0, 1]
+    model, metrics = daskpart.GCNClassifier.load(out / "model"), metrics_of(out)
+    assert metrics["n_test"] == 7 and model.classes_.tolist() == [0, 1]
+    found, embedding = (pd.read_csv(out / f"{name}.csv") for name in ("labels", "embedding"))
+    assert found["vertex"].tolist() == embedding.pop("vertex").tolist() == list(range(n))
+    np.testing.assert_array_equal(found["label"], model.predict(None))
+    np.testing.assert_allclose(embedding, model.transform(None), rtol=1e-6)
+    right = (found["label"] == labels)[sets["test_idx"]]
+    assert metrics["test_accuracy"] == pytest.approx(right.mean())
     for option in ("--test-fraction", "--validation-fraction"):
         assert run_cli(*given, option, 0.1) == 2
         assert f"leave out {option}" in capsys.readouterr().err
