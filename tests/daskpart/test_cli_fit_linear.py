@@ -15,7 +15,7 @@ import daskpart
 from daskpart._cli import linear
 from daskpart._cli.fit import FitCommand
 from daskpart._cli.options import _ONLY_IN_PYTHON, in_options
-from daskpart._cli.samples import READERS, read_samples
+from daskpart._cli.samples import READERS, SampleSet, read_samples
 from daskpart.errors import InputError, ReadError
 from daskpart.models.base.plan import check_partitioner
 from daskpart.models.samples.given import Given
@@ -227,6 +227,39 @@ def test_the_density_of_a_sum_over_ranks(sample_file, tmp_path, capsys, run_cli)
     X, _ = daskpart.read(sample_file)
     assert shares[0] in np.diff(X.indptr) / 30  # of one sample
     assert f"by number of ranks: 1: {shares[0]:.2%}, 2: " in told
+
+
+def test_figures_are_those_of_the_model(tmp_path, run_cli):
+    """Of rows that were learnt from, of others, and of the epoch whose weights the model has."""
+    random, path = np.random.default_rng(0), tmp_path / "few.libsvm"
+    X = scipy.sparse.random(200, 90, 0.015, "csr", random_state=random)
+    y = np.sign(X @ random.normal(size=90) + 0.1 * random.normal(size=200))
+    dump_svmlight_file(X, y, str(path), zero_based=False)
+    (tmp_path / "names.txt").write_text("".join(f"word{i}\n" for i in range(90)))
+    options = ("--solver", "sgd", "--batch-size", 2, "--learning-rate", "constant", "--eta0", 0.5,
+               "--validation-fraction", 0.2, "--patience", 3, "--max-iter", 60, "--tol", 0,
+               "--ranks", 3, "--names", tmp_path / "names.txt", "--no-plots")  # fmt: skip
+    assert run_cli("fit", "logistic", path, *options, "--out", tmp_path) == 0
+    model, metrics = daskpart.LogisticRegression.load(tmp_path / "model"), metrics_of(tmp_path)
+    history = model.history_.set_index("epoch")["loss"]
+    assert metrics["best_epoch"] < metrics["epochs"] and metrics["ended"] == "stopped early"
+    assert metrics["train_loss"] == pytest.approx(history[metrics["best_epoch"]], rel=1e-12)
+    rest, held = SampleSet(*daskpart.read(path)).split(0.1, 0)
+    assert metrics["n_test"] == held.size == 20
+    assert metrics["test_score"] == model.score(*held)
+    trained, _ = Given(*rest, np.ones(rest.size)).split(0.2, 0)
+    of_ranks = [set(trained.X[own].indices) for own in model.plan(*rest).members]
+    assert len(of_ranks) == 3
+    n_ranks = np.array([sum(place in own for own in of_ranks) for place in range(90)])
+    assert 0 == n_ranks.min() < sorted(n_ranks)[45] < n_ranks.max() == 3
+    assert metrics["features_of_a_rank"] == pytest.approx(np.mean([*map(len, of_ranks)]))
+    assert metrics["touched_features"] == (n_ranks > 0).sum()
+    assert metrics["shared_features"] == (n_ranks > 1).sum()
+    table, values = pd.read_csv(tmp_path / "coefficients.csv"), model.coef_.ravel()
+    largest = np.argsort(-np.abs(values))[:10]
+    assert table["feature"].tolist() == [f"word{place}" for place in largest]
+    np.testing.assert_allclose(table["coefficient"], values[largest])
+    assert set(table["output"]) == {1}  # the class that the coefficients speak for
 
 
 def test_resume_gives_the_bits_of_an_unbroken_fit(sample_file, tmp_path, run_cli):
