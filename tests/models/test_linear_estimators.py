@@ -250,12 +250,21 @@ def test_a_mean_that_begins_late_begins_at_the_weights():
     assert np.linalg.norm(model.coef_) == pytest.approx(before, rel=0.05)
 
 
-def test_history_says_what_was_measured():
+@pytest.mark.parametrize("n_ranks", [2, 3])
+def test_history_says_what_was_measured(n_ranks):
     X, y = samples()
-    model = LogisticRegression(solver="sgd", max_iter=3, tol=0, **LOCAL).fit(X, y)
+    X = X * (np.arange(X.shape[1]) % 2)  # the others have no entry, so no sum has one
+    rates = {"learning_rate": "invscaling", "eta0": 1e-3, "power_t": 1.0}
+    own = LOCAL | {"n_ranks": n_ranks, "batch_size": 7, "max_iter": 3, "tol": 0}
+    model = LogisticRegression(solver="sgd", **rates, **own).fit(X, y)
     wanted = {"loss", "change", "density", "learning_rate", "seconds_computing",
               "seconds_communicating", "messages", "bytes"}  # fmt: skip
-    assert wanted <= set(model.history_) and (model.history_.density <= 1).all()
+    assert wanted <= set(model.history_)
+    n_features = X.shape[1]
+    np.testing.assert_allclose(model.history_.density, (n_features // 2 + 1) / (n_features + 1))
+    n_steps = -(-len(X) // (7 * n_ranks))
+    last = n_steps * np.arange(1, 4)  # the rate is that of the last step of an epoch
+    np.testing.assert_allclose(model.history_.learning_rate, 1e-3 / last)
     assert model.history_.bytes.gt(0).all()
 
 

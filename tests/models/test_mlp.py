@@ -299,6 +299,24 @@ def test_attributes_are_those_of_scikit_learn():
     assert (model.predict(X) == model.classes_[H.argmax(axis=1)]).all()
 
 
+@pytest.mark.parametrize("n_ranks", [1, 3])
+def test_the_history_has_the_last_rate_and_the_density_of_a_sum(n_ranks):
+    X = np.random.default_rng(1).normal(size=(97, 12)) * (np.arange(12) % 2)
+    rates = {"learning_rate": "invscaling", "power_t": 1.0, "learning_rate_init": 1e-3}
+    model = classifier(activation="tanh", alpha=0, n_ranks=n_ranks, **rates).fit(X, samples()[1])
+    last = -(-97 // (6 * n_ranks)) * np.arange(1, model.n_iter_ + 1)
+    np.testing.assert_allclose(model.history_["learning_rate"], 1e-3 / last)
+    size = weights_of(model).size  # six features have no entry, so no sum has one
+    np.testing.assert_allclose(model.history_["density"], 1 - 6 * 7 / size)
+
+
+def test_approximate_topk_draws_for_each_layer_by_itself():
+    model = classifier(top_k=2, top_k_approximate=True)
+    network = Network((12, 7, 5, 3), "relu", SoftmaxLoss(), "float64")
+    drawn = {each.compressor.random_state for each in model._aggregators(network, 4)}
+    assert len(drawn) == network.n_layers
+
+
 def test_it_learns_what_no_line_separates():
     random = np.random.default_rng(0)
     X = random.uniform(-1, 1, (400, 2))
