@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -201,6 +202,26 @@ def test_a_batch_of_everything_is_a_full_batch():
             found.fit(features(), labels(), graph=graph(True))
             np.testing.assert_allclose(weights_of(found), weights_of(full), rtol=1e-8, atol=1e-11)
             np.testing.assert_allclose(found.history_["loss"], full.history_["loss"], rtol=1e-9)
+
+
+def test_mini_batches_of_an_epoch_add_up_to_a_full_batch():
+    """Of all neighbours: the loss of all, and of small steps as many times the step along it."""
+    options = {"optimizer": "sgd", "weight_decay": 0.0, "dropout": 0.0, "max_iter": 1}
+    n_batches = -(-int((labels() >= 0).sum()) // 9)
+    assert n_batches > 2
+    still, whole, cut = (
+        make(initial_learning_rate=rate, **options).fit(features(), labels(), graph=graph(True))
+        for make, rate in (
+            (model, 1e-300),
+            (model, n_batches * 1e-7),
+            (partial(batched, NeighbourSampler(fanouts=(N, N))), 1e-7),
+        )
+    )
+    assert cut.history_["loss"][0] == pytest.approx(whole.history_["loss"][0], rel=1e-5)
+    along, steps = (weights_of(each) - weights_of(still) for each in (whole, cut))
+    np.testing.assert_allclose(steps, along, rtol=1e-3, atol=1e-4 * abs(along).max())
+    more = cut.set_params(max_iter=4).fit(features(), labels(), graph=graph(True)).history_
+    assert more["volume"].nunique() > 1  # what is read together is drawn anew in each epoch
 
 
 # -- what samplers keep ---
