@@ -154,6 +154,23 @@ def test_a_mini_batch_that_is_always_the_same_is_drawn_once(
     assert once.plan_report_.volume <= full.plan_report_.volume
 
 
+def test_mini_batches_are_drawn_once_where_no_layer_leaves_a_neighbour_out():
+    y, A = labels(), graph(True)
+    most = int(np.diff(A.indptr).max()) + 1  # with the loop that is added
+    n_seeds = int((y >= 0).sum())
+    for fanouts, size, once in (
+        ((most, most), n_seeds, True),
+        ((most, most - 2), n_seeds, False),
+        ((1, most), n_seeds, False),
+        ((most, most), n_seeds - 1, False),
+    ):
+        sampler = NeighbourSampler(fanouts=fanouts)
+        _, plan, *_ = prepared_text(
+            model("gcn", batch_size=size, sampler=sampler), features(), y, A
+        )
+        assert plan.batches.is_always_the_same == once
+
+
 # -- gradients ---
 
 
