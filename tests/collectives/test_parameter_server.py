@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import signal
 import threading
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -30,8 +32,10 @@ from server_programs import (
     wait_long,
 )
 
-from daskpart.collectives import ParameterServer
+from daskpart.collectives import ParameterServer, ServerReport, proximal_step
+from daskpart.collectives.server import endpoint as endpoint_file
 from daskpart.collectives.server.shard import FINISHED, Shard
+from daskpart.collectives.server.traffic import RankOutcome, RankTraffic
 from daskpart.errors import InputError, ReadError
 
 
@@ -166,6 +170,8 @@ def test_a_pull_fetches_ahead():
         found = endpoint.collect(ahead)
         with pytest.raises(InputError, match="collected already"):
             endpoint.collect(ahead)
+        with pytest.raises(InputError, match="task is 0: it must be at least 1"):
+            endpoint.post_pull([0], task=0)
         return early.tolist(), found.tolist()
 
     with local(2, n_ranks=2, dtype=int) as server:
@@ -252,10 +258,50 @@ def test_traffic_is_counted_by_rank_and_shard():
         assert (report.traffic("pulls") == report.counts["pulls"]).all()
         with pytest.raises(InputError, match="quantity is 'parcels': use one of 'messages'"):
             report.traffic("parcels")
+        assert report.staleness == {0: 6}  # an empty pull asks no shard
         server.run(program)
         assert server.report.rows.sum() == 30 and server.report.runs == 2
+        assert report.staleness == {0: 12}
         server.reset_report()
         assert server.report.rows.sum() == 0
+
+
+def test_a_report_adds_up_runs():
+    report = ServerReport(["here", "here", "there"])
+    assert report.to_dict()["share of rows that is remote"] == report.mean_staleness == 0
+    for staleness in ({3: 1}, {1: 2, 0: 1}):
+        outcomes = []
+        for rank in range(3):
+            traffic = RankTraffic(3)
+            for shard in range(3):
+                traffic.count(shard, pulls=1, pushes=rank, rows_pulled=[1, 3, 5][shard], bytes=8)
+            traffic.seconds_blocked = rank
+            outcomes.append(RankOutcome(None, traffic, Counter(staleness if rank == 1 else {0: 1})))
+        report.add_run(outcomes)
+    assert report.is_local.tolist() == [[True, True, False]] * 2 + [[False, False, True]]
+    assert list(report.staleness.items()) == [(0, 5), (1, 2), (3, 1)]
+    assert report.seconds_blocked.tolist() == [0, 2, 4]
+    found = report.to_dict()
+    assert (found["staleness, mean"], found["staleness, maximum"]) == (5 / 8, 3)
+    assert found["seconds blocked, mean"] == 2
+    assert found["remote rows of the busiest rank"] == 2 * 5
+    assert found["remote rows of the busiest shard"] == 2 * (5 + 5)
+    assert found["messages, remote"] == 2 * (2 + 3 + 2 * 4)
+
+
+def test_each_wait_for_rows_or_for_a_task_counts_as_blocked(monkeypatch):
+    monkeypatch.setattr(endpoint_file, "perf_counter", itertools.count().__next__)
+
+    def program(endpoint):
+        endpoint.pull([0])
+        endpoint.push([0], [1])
+        endpoint.advance()
+        endpoint.collect(endpoint.post_pull([0]))
+
+    with local(n_ranks=1) as server:
+        for n_runs in (1, 2):
+            server.run(program)
+            assert server.report.seconds_blocked.tolist() == [3 * n_runs]
 
 
 def test_every_id_where_it_is_placed():
@@ -265,6 +311,8 @@ def test_every_id_where_it_is_placed():
             assert server.placement.max() < 5
             server.run(lambda endpoint: endpoint.pull(np.flatnonzero(server.placement == 3)))
             assert (server.report.rows.sum(axis=0)[[0, 1, 2, 4]] == 0).all()
+            for rank, ids in enumerate(server.run(lambda endpoint: endpoint.own_ids)):
+                assert ids.tolist() == np.flatnonzero(server.placement == rank).tolist()
             assert (server.values() == np.arange(400)).all()
     with local(100_000, n_ranks=7) as server:
         shares = np.bincount(server.placement, minlength=7) / 100_000
@@ -361,6 +409,91 @@ def test_a_shard_passes_over_what_comes_late():
     assert seen_after("push", 4, *push) == ([6], [])
     shard.undo(5)
     assert shard.values.tolist() == [6]
+
+
+def test_a_shard_takes_nothing_more_of_a_run_whose_rule_failed():
+    with local(1, dtype=int, n_ranks=1, delay=1, update=no_sevens) as server:
+        shard = Shard(np.array([4]), server._spec)
+    slots = np.array([0], np.int32)
+    with pytest.raises(ArithmeticError):
+        shard.take(1, 0, None, "push", 0, slots, np.array([7]))
+    shard.take(1, 0, None, "push", 0, slots, np.array([1]))
+    shard.take(1, 0, None, "clock", FINISHED)
+    assert shard.values.tolist() == [4] and not shard.settled
+
+
+def messages_to_a_shard(random, n_ranks, n_slots):
+    """(rank, kind, clock, rest): of each rank in order, of all in any order."""
+    of_ranks = []
+    for rank in range(n_ranks):
+        clock, own = 0, []
+        for kind in random.choice(["pull", "push", "clock"], 8):
+            slots = random.permutation(n_slots)[: random.integers(0, n_slots + 1)].astype(np.int32)
+            clock += random.integers(1, 3) if kind == "clock" else 0
+            rest = {
+                "pull": (clock + random.integers(0, 3), slots),
+                "push": (slots, random.normal(0, 9, len(slots))),
+                "clock": (),
+            }
+            own.append((rank, kind, clock, rest[kind]))
+        of_ranks.append([*own, (rank, "clock", FINISHED, ())])
+    turns = random.permutation(np.repeat(np.arange(n_ranks), 9))
+    return [of_ranks[rank].pop(0) for rank in turns]
+
+
+def rows_after(initial, pushes, update):
+    """Serially, by their definitions: of the pushes (task, slots, rows) the last one stands, or
+    those of a task make a proximal step of 1/2 with an l1 of 2."""
+    values = initial.copy()
+    if update == "assign":
+        for _, slots, rows in pushes:
+            values[slots] = rows
+        return values
+    for _, of_task in itertools.groupby(pushes, key=lambda push: push[0]):
+        gradient, touched = np.zeros(len(values)), np.zeros(len(values), bool)
+        for _, slots, rows in of_task:
+            gradient[slots] += rows
+            touched[slots] = True
+        moved = values - gradient / 2
+        values[touched] = (np.sign(moved) * np.maximum(np.abs(moved) - 1, 0))[touched]
+    return values
+
+
+@pytest.mark.parametrize(
+    ("update", "delay"),
+    [("assign", 0), ("assign", 1), ("assign", 2), ("assign", math.inf), ("proximal", 0)],
+)
+@given(n_ranks=st.integers(1, 4), seed=st.integers(0, 999))
+@settings(deadline=None, max_examples=20)
+def test_a_shard_is_its_definition_in_any_order_of_messages(update, delay, n_ranks, seed):
+    """With a delay of 0 pushes stand in order of task and rank, whichever came first."""
+    initial = np.arange(4.0)
+    rule = proximal_step(0.5, 2.0) if update == "proximal" else update
+    with local(4, n_ranks=n_ranks, delay=delay, update=rule) as server:
+        shard = Shard(initial, server._spec)
+    messages = messages_to_a_shard(np.random.default_rng(seed), n_ranks, len(initial))
+    clocks, pushes, waiting, staleness = [0] * n_ranks, [], [], Counter()
+    answers, expected = {}, {}
+    for number, (rank, kind, clock, rest) in enumerate(messages):
+        reply = lambda rows, number=number: answers.setdefault(number, rows.tolist())  # noqa: E731
+        shard.take(1, rank, reply, kind, clock, *rest)
+        clocks[rank] = clock
+        if kind == "push":
+            pushes.append((clock, rank, *rest))
+        if kind == "pull":
+            waiting.append((number, *rest))
+        oldest, applied = min(clocks), pushes
+        if delay == 0:
+            applied = sorted((p for p in pushes if p[0] < oldest), key=lambda push: push[:2])
+        values = rows_after(initial, [(task, *rows) for task, _, *rows in applied], update)
+        for pull, task, slots in [w for w in waiting if oldest >= w[1] - delay]:
+            expected[pull] = values[slots].tolist()
+            staleness[max(0, task - oldest)] += len(slots) > 0
+        waiting = [w for w in waiting if w[0] not in expected]
+        assert answers == expected
+        assert shard.values.tolist() == values.tolist()
+        assert shard.settled == (oldest == FINISHED)
+    assert shard.staleness == +staleness
 
 
 def test_an_error_that_cannot_say_what_it_is():

@@ -42,7 +42,14 @@ def local(n_items=N_ITEMS, **options):
         ({"placement": np.full(23, 0.5)}, "float64"),
         ({"initial": np.zeros(9)}, r"initial of shape \(9,\)"),
         ({"initial": math.nan}, "1 NaN"),
-        ({"initial": np.full(23, -1), "dtype": np.uint8}, "initial hold -1, but uint8 holds 0 to"),
+        (
+            {"initial": np.r_[-1, np.zeros(22, int)], "dtype": np.uint8},
+            "hold -1, but uint8 holds 0 to",
+        ),
+        (
+            {"initial": np.r_[300, np.zeros(22, int)], "dtype": np.uint8},
+            "hold 300, but uint8 holds 0 to",
+        ),
         ({"initial": np.zeros(23), "dtype": int}, "initial of dtype float64 don't fit"),
         ({"initial": None}, "initial of dtype object don't fit"),
         ({"initial": np.full(23, -1e300), "dtype": np.float32}, r"up to 1e\+300, but float32 to"),
@@ -132,6 +139,14 @@ def test_bad_values_of_a_run():
         pytest.raises(InputError, match="gave rows of shape"),
     ):
         server.run(lambda endpoint: endpoint.push([1, 2], [1.0, 2.0]))
+
+
+def test_what_is_infinite_is_a_number_of_every_floating_dtype():
+    numbers = np.array([np.inf, -np.inf, 1.0])
+    with local(3, dtype=np.float32, initial=numbers, update="assign") as server:
+        assert (server.values() == numbers).all()
+        server.run(lambda endpoint: endpoint.push([2, 1, 0], numbers))
+        assert (server.values() == numbers[::-1]).all()
 
 
 def test_a_server_does_one_thing_at_a_time():
