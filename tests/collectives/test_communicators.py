@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import traceback
 from collections import UserList, deque
 from functools import partial
@@ -218,6 +219,24 @@ def test_read_only_arrays_are_handed_out_like_others(make_communicator):
     assert [a.tolist() for a in communicator.gather(more)] == [[[1.0, 1.0]], [[2.0, 2.0]]]
 
 
+class Labelled:
+    """``copy()`` shares what it holds, as that of a `Dataset` does, and it is no collection."""
+
+    def __init__(self):
+        self.array = np.zeros(2)
+
+    def __getitem__(self, place):
+        return self.array
+
+    def copy(self):
+        return copy.copy(self)
+
+    def __deepcopy__(self, memo):
+        new = Labelled()
+        new.array = self.array.copy()
+        return new
+
+
 def object_array():
     array = np.empty(1, object)
     array[0] = np.zeros(2)
@@ -238,8 +257,9 @@ def first_to_nines(held):
         lambda: UserList([np.zeros(2)]),
         object_array,
         lambda: xr.Dataset({"x": ("a", np.zeros(2))}),
+        Labelled,
     ],
-    ids=["deque", "UserList", "objects", "Dataset"],
+    ids=["deque", "UserList", "objects", "Dataset", "labelled"],
 )
 def test_a_copy_shares_nothing_of_what_is_contained(make_communicator, make):
     """``copy()`` of these shares the arrays in them, which an `update` overwrites."""
@@ -406,8 +426,9 @@ def test_misuse_is_told_at_once(make_communicator):
     with pytest.raises(InputError, match="another communicator"):
         other.map(identity, values)
     state = communicator.update(increment, values)
-    with pytest.raises(InputError, match="given to update or collect before"):
-        communicator.map(identity, values)
+    for given in ((values, state), (state, values)):
+        with pytest.raises(InputError, match="given to update or collect before"):
+            communicator.map(add, *given)
     items = communicator.values([np.array([0]), np.array([0])])
     prepared = communicator.prepare(expand_plan(_one_item_of_two_ranks()), items)
     pending = communicator.post(prepared.rounds[0], state, pack_rows)

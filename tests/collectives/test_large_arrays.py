@@ -70,6 +70,16 @@ def test_memory_is_used_again_when_the_last_view_is_dropped():
                    [(found[a], found[b])])  # fmt: skip
 
 
+def test_a_few_are_kept_of_each_size_until_they_are_let_go_of():
+    held = [empty_array(length, np.float64) for length in (10_000, 20_000) for _ in range(20)]
+    array = held[-1]
+    del held
+    assert [len(kept) for kept in large_arrays._kept.values()] == [large_arrays._KEPT] * 2
+    free_kept_memory()
+    del array  # it was in use
+    assert not any(large_arrays._kept.values())
+
+
 def test_threads_never_share_an_array():
     def work(seed):
         held = []

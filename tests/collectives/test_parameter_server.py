@@ -13,11 +13,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from exchange_text import WordlessError, fail_without_words
+from exchange_text import WordlessError, blas_threads, fail_without_words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from server_programs import (
     N_ITEMS,
+    N_TASKS,
     assert_never_too_stale,
     draws,
     fail_on,
@@ -208,6 +209,8 @@ def test_in_turn_is_always_the_same_order():
             runs.append((server.schedule.tolist(), server.values().tolist()))
     assert runs[0] == runs[1] == runs[2]
     assert runs[0][0][:5] == [0, 1, 2, 3, 0]
+    # of each task a pull, a push, its end and the start of the next; and the end of the program
+    assert np.bincount(runs[0][0]).tolist() == [4 * N_TASKS + 1] * 4
 
 
 def test_a_schedule_that_breaks_the_delay_is_refused():
@@ -524,6 +527,11 @@ def test_a_rule_that_exits_ends_the_run_though_the_program_goes_on(delay):
         with pytest.raises(SystemExit):
             server.run(push)
         assert (server.values() == 0).all()
+
+
+def test_programs_have_one_blas_thread():
+    with local() as server:
+        assert server.run(lambda endpoint: blas_threads(endpoint.rank)) == [1] * 3
 
 
 def test_a_program_that_exits():

@@ -22,6 +22,7 @@ from daskpart.collectives import (
     Reduction,
     simulate_sparse_allreduce,
 )
+from daskpart.collectives.cost_model import Choice, Problem
 from daskpart.collectives.sparse_allreduce import (
     equal_shares,
     post_sparse_allreduce,
@@ -485,6 +486,30 @@ def test_two_reductions_of_one_name_on_one_dask_array(algorithm):
     found = da.compute(*totals, scheduler="synchronous")
     np.testing.assert_array_equal(found[0][0], blocks.sum(0))
     np.testing.assert_array_equal(found[1][0], blocks.max(0))
+
+
+def test_what_differs_has_another_name_in_a_graph():
+    """Else Dask takes one for the other where both are computed."""
+    x = da.from_array(np.eye(4), chunks=(1, -1))
+    changes = [{}, {"reduction": MAX}, {"switch_density": 0.25}, {"model": CostModel(message=1.0)}]
+    changes += [{"algorithm": name} for name in ONE_OF_EACH_KIND[:2]]
+    given = {"algorithm": "butterfly", "switch_density": SWITCH}
+    totals = [sparse_allreduce(x, **{**given, **change}) for change in changes]
+    totals.append(sparse_allreduce(x + 1, **given))
+    assert len({total.name for total in totals}) == len(totals)
+
+
+@pytest.mark.parametrize("options", [{"group": 2}, {"degrees": (4,)}])
+def test_the_choice_on_a_dask_array_is_for_the_density_that_is_expected(monkeypatch, options):
+    algorithm = "dsar-early-switching" if "group" in options else "butterfly"
+    asked = []
+    choice = Choice(algorithm, 1.0, **options)
+    monkeypatch.setattr(CostModel, "best", lambda *given: (asked.append(given), choice)[1])
+    x = da.zeros((4, 8, 5), chunks=(1, -1, -1), dtype=np.float32)
+    model = CostModel(message=1.0)
+    found = sparse_allreduce(x, expected_density=0.25, model=model)
+    assert asked == [(model, Problem(4, 40, 10.0, np.float32))]
+    assert found.name == sparse_allreduce(x, algorithm=algorithm, model=model, **options).name
 
 
 def test_blocks_of_another_sparse_form():
