@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -343,6 +344,12 @@ def test_values_are_kept_over_runs_and_in_files(tmp_path):
     )
     assert (other.values() == values).all() and other.n_ranks == 2
     assert "5 rows of 2 × float32 on 2 shards" in repr(other)
+    parts = SimpleNamespace(n_parts=4, assignment=np.arange(5) % 4)
+    moved = ParameterServer.load(tmp_path / "rows.npz", transport="local", placement=parts)
+    assert moved.n_ranks == 4 and (moved.values() == values).all()
+    with local(2, placement=[1, 0]) as small:
+        small.save(tmp_path / "few.npz")
+    assert ParameterServer.load(tmp_path / "few.npz", transport="local").n_ranks == 3
     with pytest.raises(ReadError, match=r"no_rows\.npz cannot be read"):
         ParameterServer.load(tmp_path / "no_rows.npz", transport="local")
     server.close()

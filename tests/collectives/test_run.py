@@ -235,6 +235,46 @@ def test_ranks_run_one_text_at_a_time(monkeypatch):
         assert first.result(20) == comm.run(sums, values) == 6
 
 
+def spend_on_one(comm, values, *, spender):
+    if comm.rank == spender:
+        comm.update(increment, values)
+
+
+@pytest.mark.parametrize("spender", range(3))
+def test_what_one_rank_has_spent_is_spent(spender):
+    """As where others failed before: what is left of it is of two kinds."""
+    with threads.ThreadsCommunicator(3) as comm:
+        values = comm.values([1, 2, 3])
+        comm.run(spend_on_one, values, spender=spender)
+        with pytest.raises(InputError, match="overwritten"):
+            comm.gather(values)
+
+
+def fail_on_two(comm, values):
+    in_use["all"].wait(20)
+    if comm.rank:
+        raise ArithmeticError(f"of rank {comm.rank}")
+
+
+def test_who_failed_besides_is_told(monkeypatch):
+    monkeypatch.setitem(in_use, "all", threading.Barrier(3))
+    with threads.ThreadsCommunicator(3) as comm:
+        with pytest.raises(ArithmeticError, match="of rank 1") as caught:
+            comm.run(fail_on_two, comm.values([1, 2, 3]))
+        assert "also failed: rank(s) 2" in caught.value.__notes__
+
+
+def test_values_travel_once(monkeypatch):
+    with threads.ThreadsCommunicator(3) as comm:
+        travelled, execute = [], comm._execute
+        monkeypatch.setattr(
+            comm, "_execute", lambda request, own: (travelled.extend(own), execute(request, own))[1]
+        )
+        first, second = comm.values([1, 2, 3]), comm.values([4, 5, 6])
+        assert [comm.run(sums, values) for values in (first, first, second, first)] == [6, 6, 15, 6]
+        assert travelled == [first.content.number, second.content.number]
+
+
 def exchange_of_all(comm, values):
     return comm.map(np.sum, allgather(comm, values))
 
