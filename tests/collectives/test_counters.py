@@ -40,6 +40,15 @@ def test_a_round_that_comes_again_counts_again():
     assert one.rows_received.tolist() == [0, 35, 0]
 
 
+def test_equal_rounds_of_other_names_are_apart():
+    counters, names = Counters(2), [("expand", 0), ("reduce", 0), ("expand", 1), ("expand", 0)]
+    for label, index in names:
+        counters.record_round(label, index, [0], [1], [3], [30])
+    assert [(record.label, record.index) for record in counters.rounds] == names
+    counters.of("expand")["rows_sent"][:] = 0  # the caller's own
+    assert counters.of("expand")["rows_sent"].tolist() == [9, 0]
+
+
 def test_totals_labels_and_traffic():
     counters = filled()
     assert counters.messages_sent.tolist() == [1, 1, 1]
@@ -73,8 +82,12 @@ def test_printing_and_reset():
     cells = [[cell.text for cell in line.findall("td")] for line in pairs.findall("tr")[1:]]
     assert cells == [["0", "0", "0", "70"], ["1", "40", "0", "0"], ["2", "50", "0", "0"]]
     assert counters.to_dict()["rows_sent"] == [7, 4, 5]
+    counters.seconds_computing += 1
+    counters.seconds_blocked += 2
     counters.reset()
     assert counters.to_dict()["rows_sent"] == [0, 0, 0]
+    assert counters.to_dict()["seconds_computing"] == counters.to_dict()["seconds_blocked"]
+    assert counters.seconds_blocked.tolist() == [0, 0, 0]
     assert counters.rounds == [] and counters.labels == []
 
 

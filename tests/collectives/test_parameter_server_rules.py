@@ -23,6 +23,7 @@ def test_rules():
             return server.values().tolist()
 
     assert after("add", [1, 2], int) == [3, 1, 5]
+    assert after("add", [1, 2], ">f8") == [3, 1, 5]  # bytes in the order of another machine
     assert after("assign", [7, 8], int) == [7, 1, 8]
     assert after("or", [4, 1], np.uint64) == [5, 1, 1]
     assert after("or", [True, False], bool, initial=0) == [True, False, False]

@@ -145,6 +145,22 @@ def test_what_a_text_has_spent_is_spent(make_communicator):
         communicator.gather(communicator.map(np.array, state))
 
 
+def twice_itself(comm, values):
+    return values, values
+
+
+def test_a_value_that_a_text_gives_back_is_the_one_that_it_was_given(make_communicator):
+    communicator = make_communicator(2)
+    values = communicator.values([1, 2])
+    for _ in range(2):  # dropped each time, it is still held
+        one, other = communicator.run(twice_itself, values)
+        assert communicator.gather(one) == communicator.gather(values) == [1, 2]
+        del one
+        assert communicator.gather(other) == [1, 2]
+        del other
+    assert communicator.gather(values) == [1, 2]
+
+
 def test_a_value_of_another_communicator_is_refused(make_communicator):
     communicator, other = make_communicator(2), make_communicator(2)
     with pytest.raises(InputError, match="another communicator"):
@@ -235,6 +251,27 @@ def test_ranks_run_one_text_at_a_time(monkeypatch):
         assert first.result(20) == comm.run(sums, values) == 6
 
 
+def test_after_an_interrupt_ranks_begin_afresh(monkeypatch):
+    """Some of them may have cached what others have not."""
+    with threads.ThreadsCommunicator(3) as comm:
+        afresh, execute = [], comm._execute
+
+        def interrupted_once(request, own):
+            afresh.append(request.afresh)
+            answers = execute(request, own)
+            if len(afresh) == 2:
+                raise KeyboardInterrupt
+            return answers
+
+        monkeypatch.setattr(comm, "_execute", interrupted_once)
+        values = comm.values([1, 2, 3])
+        assert comm.run(sums, values) == 6
+        with pytest.raises(KeyboardInterrupt):
+            comm.run(sums, values)
+        assert comm.run(sums, values) == comm.run(sums, values) == 6
+        assert afresh == [False, False, True, False]
+
+
 def spend_on_one(comm, values, *, spender):
     if comm.rank == spender:
         comm.update(increment, values)
@@ -246,6 +283,7 @@ def test_what_one_rank_has_spent_is_spent(spender):
     with threads.ThreadsCommunicator(3) as comm:
         values = comm.values([1, 2, 3])
         comm.run(spend_on_one, values, spender=spender)
+        assert repr(values) == "<PerRank of 3 ranks, spent>"
         with pytest.raises(InputError, match="overwritten"):
             comm.gather(values)
 
