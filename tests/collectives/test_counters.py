@@ -14,7 +14,7 @@ from daskpart.collectives import (
     LocalCommunicator,
     RoundRecord,
 )
-from daskpart.collectives.counters import value_bytes
+from daskpart.collectives.counters import summary, value_bytes
 from daskpart.collectives.transports.measures import Measures, Note
 from daskpart.collectives.transports.threads import ThreadsCommunicator
 from daskpart.errors import InputError
@@ -47,6 +47,15 @@ def test_equal_rounds_of_other_names_are_apart():
     assert [(record.label, record.index) for record in counters.rounds] == names
     counters.of("expand")["rows_sent"][:] = 0  # the caller's own
     assert counters.of("expand")["rows_sent"].tolist() == [9, 0]
+
+
+def test_amounts_that_are_no_whole_numbers_and_many_ranks():
+    record = RoundRecord("expand", 0, [0, 19], [1, 1], [0.5, 1.75], 8)
+    assert record.totals(20)["rows_received"].tolist() == [0, 2.25, *[0] * 18]
+    assert summary(np.array([1, 2, 6])) == {"total": 9, "mean": 3.0, "max": 6}
+    counters = Counters(20)
+    counters.record_round("expand", 0, [0, 19], [1, 1], [2, 3], [8, 8])
+    assert repr(counters).splitlines()[-1].split()[:4] == ["all", "2", "2", "5"]  # not of 16 ranks
 
 
 def test_totals_labels_and_traffic():

@@ -18,7 +18,7 @@ from daskpart.collectives import (
     barrier,
     record_timelines,
 )
-from daskpart.collectives.timeline import BLOCKED, COMPUTING, KINDS, SENDING, Span, name_of
+from daskpart.collectives.timeline import BLOCKED, COMPUTING, KINDS, SENDING, Span, name_of, now
 from daskpart.collectives.transports.measures import Measures, Note
 from daskpart.errors import InputError, ReadError
 
@@ -152,6 +152,28 @@ def small():
     timeline.add(Span(0, BLOCKED, "expand", 103.0, 104.0))
     timeline.add(Span(1, SENDING, "<expand>", 100.0, 102.0, 640))
     return timeline
+
+
+def test_a_part_begins_as_long_after_the_first_span():
+    assert small().between(1, 2).spans == [
+        Span(0, COMPUTING, "multiply", 101.0, 102.0),
+        Span(1, SENDING, "<expand>", 101.0, 102.0, 640),
+    ]
+
+
+def test_spans_of_one_name_add_up_and_those_at_once_share_their_time():
+    timeline = Timeline(1)
+    for name, begin, end in (("f", 0, 2), ("g", 0, 3), ("f", 2, 4)):
+        timeline.add(Span(0, COMPUTING, name, begin, end))
+    timeline.add(Span(0, BLOCKED, "g", 0, 3))
+    assert list(timeline.by_name().items()) == [
+        (("computing", "f"), 4), (("computing", "g"), 3), (("blocked", "g"), 3),
+    ]  # fmt: skip
+    np.testing.assert_allclose(timeline.shares(4)[0].sum(axis=0), 1)
+
+
+def test_the_clock_shows_the_time_of_day():
+    assert abs(now() - time.time()) < 60
 
 
 def test_it_prints():
