@@ -259,3 +259,18 @@ def test_a_float32_sum_of_millions_keeps_its_digits(along_fibres, modes):
     for mode in modes:
         wanted = n / shape[mode] * float(np.float32(0.3)) ** 2
         np.testing.assert_allclose(layout.mttkrp(mode, factors), wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize("along_fibres", [1, 8])
+@pytest.mark.parametrize("memory", ["fast", "small"])
+def test_rows_that_take_turns_keep_their_digits(along_fibres, memory):
+    """Where no run of terms goes to one row, the row itself was added to a million times."""
+    n = 2_000_000
+    fibre, leaf = np.divmod(np.arange(n), along_fibres)
+    shape = (2, along_fibres, n // along_fibres, n // along_fibres)
+    coordinates = np.stack([fibre % 2, leaf, fibre, fibre]).astype(np.int32)
+    layout = TensorLayout.build(coordinates, np.ones(n, np.float32), shape, memory=memory)
+    factors = [np.full((rows, 1), 0.3, np.float32) for rows in shape]
+    for mode in (0, 1, 0):
+        wanted = n / shape[mode] * float(np.float32(0.3)) ** 3
+        np.testing.assert_allclose(layout.mttkrp(mode, factors), wanted, rtol=3e-4)

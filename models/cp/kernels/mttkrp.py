@@ -39,8 +39,8 @@ from daskpart._floor.lanes import (
 
 # rows are bytes apart, positions index `coordinates`; unsigned indices spare numba's wrap-around
 
-# terms of one sum: a float32 sum of millions, as in a mode of few rows or along a long fibre,
-# would lose what it adds
+# terms of one sum in registers: a float32 sum of millions, as in a mode of few rows or along a long
+# fibre, would lose what it adds
 MOST_SUMMED = 4096
 
 
@@ -73,8 +73,9 @@ def sum_of_leaves(zero, count, begin, end, leaves, values, leaf_address, row_byt
 
 @kernel
 def add_nonzeros(
-    template, count, coordinates, values, others, addresses, target, out, row_bytes, ahead
-):
+    template, count, start, stop, coordinates, values, others, addresses, target, out, row_bytes,
+    ahead,
+):  # fmt: skip
     """Every nonzero by itself; with `ahead` > 0 its rows are asked for that many nonzeros before.
 
     Parameters
@@ -83,10 +84,11 @@ def add_nonzeros(
         Type and width of the lanes.
     count : int
         Columns of this panel, at most the width.
+    start, stop : int
+        The nonzeros to take, at least one.
     coordinates : ndarray of unsigned integers of shape (n_modes, nnz)
         Rows in the factors.
     values : ndarray of shape (nnz,)
-        At least one.
     others : tuple of unsigned int
         Rows of `coordinates` to multiply by; one specialisation for each number of them.
     addresses : tuple of int
@@ -102,9 +104,9 @@ def add_nonzeros(
     """
     zero = zeros(template)
     total, n_summed = zero, 0
-    current = coordinates[target, np.uint64(0)]
+    current = coordinates[target, np.uint64(start)]
     last = np.int64(values.size) - 1
-    for n in range(np.uint64(values.size)):
+    for n in range(np.uint64(start), np.uint64(stop)):
         if ahead > 0:
             later = np.uint64(min(np.int64(n) + ahead, last))
             for k in range(len(others)):
@@ -123,19 +125,19 @@ def add_nonzeros(
 
 @kernel
 def add_fibres(
-    template, count, begin, leaves, values, leaf_address, coordinates, others, addresses, target,
-    out, row_bytes, products,
+    template, count, start, stop, begin, leaves, values, leaf_address, coordinates, others,
+    addresses, target, out, row_bytes, products,
 ):  # fmt: skip
     """Fibre by fibre; where `products`, an address, is not 0 the sums over fibres are kept there.
 
-    Fibre f has the nonzeros begin[f]:begin[f + 1]; `coordinates` holds one column a fibre, for all
-    modes but the leaf. Other parameters as in `add_nonzeros`; products are [n_fibres, R] in C
-    order.
+    The fibres start:stop are taken, at least one; f has the nonzeros begin[f]:begin[f + 1], and
+    `coordinates` holds one column a fibre, for all modes but the leaf. Other parameters as in
+    `add_nonzeros`; products are [n_fibres, R] in C order.
     """
     zero = zeros(template)
     total, n_summed = zero, 0
-    current = coordinates[target, np.uint64(0)]
-    for f in range(np.uint64(begin.size - 1)):
+    current = coordinates[target, np.uint64(start)]
+    for f in range(np.uint64(start), np.uint64(stop)):
         first, end = np.uint64(begin[f]), np.uint64(begin[f + np.uint64(1)])
         fibre = sum_of_leaves(zero, count, first, end, leaves, values, leaf_address, row_bytes)
         if products != 0:
@@ -167,12 +169,14 @@ def add_pieces(template, count, begin, pieces, leaves, values, leaf_address, pro
 
 
 @kernel
-def add_products(template, count, products, coordinates, others, addresses, target, out, row_bytes):
+def add_products(
+    template, count, start, stop, products, coordinates, others, addresses, target, out, row_bytes
+):
     """The sums over fibres as kept, for any mode: the same bits as from the nonzeros."""
     zero = zeros(template)
     total, n_summed = zero, 0
-    current = coordinates[target, np.uint64(0)]
-    for f in range(np.uint64(coordinates.shape[1])):
+    current = coordinates[target, np.uint64(start)]
+    for f in range(np.uint64(start), np.uint64(stop)):
         fibre = load(zero, products + np.int64(f) * row_bytes, count)
         rows = product_of_rows(zero, coordinates, others, addresses, row_bytes, count, f)
         i = coordinates[target, f]
@@ -187,11 +191,12 @@ def add_products(template, count, products, coordinates, others, addresses, targ
 
 @kernel
 def add_to_leaves(
-    template, count, begin, leaves, values, coordinates, others, addresses, out, row_bytes
-):
+    template, count, start, stop, begin, leaves, values, coordinates, others, addresses, out,
+    row_bytes,
+):  # fmt: skip
     """For the leaf's own mode: `others` are all modes that `coordinates` holds."""
     zero = zeros(template)
-    for f in range(np.uint64(begin.size - 1)):
+    for f in range(np.uint64(start), np.uint64(stop)):
         rows = product_of_rows(zero, coordinates, others, addresses, row_bytes, count, f)
         for n in range(np.uint64(begin[f]), np.uint64(begin[f + np.uint64(1)])):
             address = out + np.int64(leaves[n]) * row_bytes

@@ -18,6 +18,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +42,7 @@ from .sorting import Nonzeros, Source, changes, gather, sorted_positions
 NONZEROS_AHEAD = 16
 _READS_WORTH_A_COPY = 8  # of each row
 CACHED_BYTES = 2**24  # factors beyond this come from memory, and are worth asking for early
+_MOST_ADDED = 2**14  # terms to a row of float32, in the mean: millions would lose what they add
 
 
 class FibreProducts:
@@ -136,11 +139,12 @@ class SortedNonzeros:
         """Add the MTTKRP along `mode` to `out`."""
         others = tuple(k for k in range(len(factors)) if k != mode)
         ahead = NONZEROS_AHEAD * (sum(factors[k].nbytes for k in others) > CACHED_BYTES)
-        for template, count, offset in panels(out):
+        nnz = self.values.size
+        for template, count, offset, start, stop, to in _panels_of_sums(out, nnz, nnz):
             add_nonzeros(
-                template, count, self.coordinates, self.values, others,
-                tuple(factors[k].ctypes.data + offset for k in others),
-                mode, out.ctypes.data + offset, out.strides[0], ahead,
+                template, count, start, stop, self.coordinates, self.values, others,
+                tuple(factors[k].ctypes.data + offset for k in others), mode, to, out.strides[0],
+                ahead,
             )  # fmt: skip
 
     def reconstruct(self, factors: Sequence[NDArray], weights: NDArray) -> NDArray:
@@ -272,12 +276,13 @@ class Fibres:
             known = True
         coordinates = self.coordinates if known else self._of_pieces()
         others = tuple(row for row, k in enumerate(self.modes) if k != mode)
-        for template, count, offset in panels(out):
+        n_fibres, step = coordinates.shape[1], out.strides[0]
+        n_terms = self.values.size if mode == self.leaf else n_fibres
+        for template, count, offset, start, stop, to in _panels_of_sums(out, n_fibres, n_terms):
             addresses = tuple(factors[self.modes[row]].ctypes.data + offset for row in others)
-            to, step = out.ctypes.data + offset, out.strides[0]
             if mode == self.leaf:
                 add_to_leaves(
-                    template, count, self.begin, self.leaves, self.values, coordinates,
+                    template, count, start, stop, self.begin, self.leaves, self.values, coordinates,
                     others, addresses, to, step,
                 )  # fmt: skip
                 continue
@@ -285,13 +290,14 @@ class Fibres:
             target = self.modes.index(mode)
             if known:
                 add_products(
-                    template, count, kept, coordinates, others, addresses, target, to, step
-                )
+                    template, count, start, stop, kept, coordinates, others, addresses, target, to,
+                    step,
+                )  # fmt: skip
             else:
                 add_fibres(
-                    template, count, self.begin, self.leaves, self.values,
-                    leaf_rows.ctypes.data + offset, coordinates, others, addresses,
-                    target, to, step, kept,
+                    template, count, start, stop, self.begin, self.leaves, self.values,
+                    leaf_rows.ctypes.data + offset, coordinates, others, addresses, target, to,
+                    step, kept,
                 )  # fmt: skip
 
     def reconstruct(self, factors: Sequence[NDArray], weights: NDArray) -> NDArray:
@@ -325,6 +331,35 @@ class Fibres:
         rows = aligned_rows(len(factor), factor.shape[1], factor.dtype)
         rows[:] = factor
         return rows
+
+
+def _panels_of_sums(
+    out: NDArray, n_taken: int, n_terms: int
+) -> Iterator[tuple[Any, int, int, int, int, int]]:
+    """Each panel of the result, with what of the nonzeros or fibres to take, and where to add it.
+
+    Where rows of float32 get very many terms, `n_terms` in all, each range of what is taken has a
+    sum of its own, which is added to the result.
+
+    Yields
+    ------
+    template, count, offset
+        As `panels` has them.
+    start, stop : int
+        Range of 0 … n_taken.
+    address : int
+        Of the panel's first column in the sum.
+    """
+    most = _MOST_ADDED * len(out) if out.dtype == np.float32 else n_terms
+    ends = np.linspace(0, n_taken, 1 + min(-(-n_terms // most), n_taken)).astype(np.int64).tolist()
+    total = out if len(ends) == 2 else aligned_rows(len(out), out.shape[1], out.dtype)
+    for start, stop in pairwise(ends):
+        if total is not out:
+            total[:] = 0
+        for template, count, offset in panels(out):
+            yield template, count, offset, start, stop, total.ctypes.data + offset
+        if total is not out:
+            out += total
 
 
 def fingerprint_of(factor: NDArray) -> int:
