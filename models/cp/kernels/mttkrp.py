@@ -59,16 +59,17 @@ def product_of_rows(zero, coordinates, others, addresses, row_bytes, count, n):
 def sum_of_leaves(zero, count, begin, end, leaves, values, leaf_address, row_bytes):
     """Σ x · U_leaf over the nonzeros begin:end, sums of a few thousand added up."""
     most = np.uint64(MOST_SUMMED)
-    total = zero
-    while True:
-        part, stop = zero, min(end, begin + most)
+    total, stop = zero, min(end, begin + most)
+    for n in range(begin, stop):
+        row = load(zero, leaf_address + np.int64(leaves[n]) * row_bytes, count)
+        total = add_scaled(total, values[n], row)
+    while stop != end:  # apart, as most fibres are short
+        part, begin, stop = zero, stop, min(end, stop + most)
         for n in range(begin, stop):
             row = load(zero, leaf_address + np.int64(leaves[n]) * row_bytes, count)
             part = add_scaled(part, values[n], row)
         total = add(total, part)
-        if stop == end:
-            return total
-        begin = stop
+    return total
 
 
 @kernel
