@@ -83,7 +83,7 @@ def test_a_column_alone_is_no_table_and_a_dataset_no_array():
             (FRAME.age, "Expected a 2-dimensional container"),
             (pd.Series([*"ab"] * 30), "X holds text, such as 'a': .*TfidfVectorizer"),
             (pd.Series(pd.date_range("2024", periods=60)), "holds times"),
-            (xr.Dataset({"a": ("x", Y.to_numpy())}), "xarray.DataArray"),
+            (xr.Dataset({"a": ("x", Y.to_numpy())}), "X is a Dataset of .a.: give one"),
         ):
             with pytest.raises((InputError, TypeError), match=words):
                 model.fit(given, Y)
