@@ -83,7 +83,7 @@ def listed(names: Iterable[Any], wanted: str | None = None) -> str:
 
 def not_read(data: Any, as_what: str, accepted: str) -> str:
     """What to say of a container that cannot be read; frames of other libraries go by pandas."""
-    instead = ""
+    instead, kind = "", type(data).__qualname__
     kinds = [kind.__name__ for kind in type(data).__mro__]
     if "Delayed" in kinds:  # first, as it has any attribute that one asks for
         instead = "its compute(), "
@@ -97,6 +97,7 @@ def not_read(data: Any, as_what: str, accepted: str) -> str:
         instead = "networkx.to_scipy_sparse_array(graph), "
     elif hasattr(data, "data_vars"):  # an xarray.Dataset, whose to_pandas() takes no matrices
         instead = "one of its variables, "
+        kind += f" of {listed(data.data_vars) or 'no variable'}"
     elif isinstance(data, tuple) and hasattr(data, "data"):  # Examples of a reader
         instead = "its data, "
     elif "LazyFrame" in kinds:  # of polars
@@ -105,8 +106,5 @@ def not_read(data: Any, as_what: str, accepted: str) -> str:
         instead = "its to_pandas(), "
     elif hasattr(data, "toPandas"):  # of Spark, where any attribute is a column
         instead = "its toPandas(), "
-    kind = type(data).__qualname__
-    if hasattr(type(data), "data_vars"):
-        kind += f" of {listed(data.data_vars) or 'no variable'}"
     article = "an" if kind[0].lower() in "aeio" else "a"
     return f"cannot read {article} {kind} as a {as_what}; give {instead}{accepted}"

@@ -81,7 +81,8 @@ class Dialect:
 
     `lines_before`: how many lines stand before the first of data, with the header and comments.
     `ids_are_text`: whether those of each side are; of one kind both or none.
-    `others_are_text`: whether a column that is not read holds what is no number.
+    `others_are_text`: whether a column that is not read holds what is no number. `first_edge`: the
+    names on the first line, where it is taken for an edge between names, and may be a header.
     """
 
     delimiter: str | None
@@ -90,6 +91,7 @@ class Dialect:
     columns: tuple[int, ...]
     ids_are_text: tuple[bool, bool]
     others_are_text: bool = False
+    first_edge: tuple[str, ...] = ()
 
 
 def choose_columns(
@@ -236,6 +238,7 @@ def dialect_of(
             f"{path}: what stands behind the edge in {lines[0][:60]!r} are the attributes that "
             "networkx.write_edgelist writes; write with data=False, or data=['weight']"
         )
+    said = header is not None or any(map(_is_amount, cells[0]))
     if header is None:
         header = _has_header(cells[:2], columns, relation)
     if header is None:
@@ -263,6 +266,13 @@ def dialect_of(
         and not all(map(is_number, others))
         and all(cell.isprintable() for cell in others)  # else the file is damaged
     )
-    lines_before = numbered[1 if header else 0][0] - 1
-    ids_are_text = (first, second)
-    return Dialect(delimiter, len(cells[0]), lines_before, positions, ids_are_text, others_are_text)
+    may_be_header = relation.one_side and not said and not header
+    return Dialect(
+        delimiter,
+        len(cells[0]),
+        lines_before=numbered[1 if header else 0][0] - 1,
+        columns=positions,
+        ids_are_text=(first, second),
+        others_are_text=others_are_text,
+        first_edge=tuple(cells[0][place] for place in positions[:2]) if may_be_header else (),
+    )

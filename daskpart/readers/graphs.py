@@ -15,11 +15,10 @@ from typing import Literal
 import numpy as np
 import xarray
 
-from daskpart.errors import ReadError, warn
+from daskpart.errors import ReadError
 
 from .assembly import value_type
-from .detection import cells_of
-from .dialect import EDGES, RATINGS, dialect_of
+from .dialect import EDGES, RATINGS
 from .frames import holds_parquet, read_parquet_relation
 from .relations import labelled_relation, read_relation
 from .scanning import NoNumberError, read_rows
@@ -72,32 +71,9 @@ def read_edges(
     """
     if holds_parquet(path):
         return read_parquet_relation(path, EDGES, columns, dtype, repeats)
-    edges = read_relation(
+    return read_relation(
         path, EDGES, columns=columns, header=header, text_ids=text_ids, dtype=dtype, repeats=repeats
     )
-    if header is None and edges["source"].dtype.kind not in "iu":
-        _tell_of_header(path, columns, edges)
-    return edges
-
-
-def _tell_of_header(
-    path: str, columns: Sequence[str | int] | None, edges: xarray.DataArray
-) -> None:
-    """Warn where the first line alone joins two names that no other line has: a header does."""
-    dialect = dialect_of(path, columns, None, EDGES)
-    number, line = numbered_lines(path)[0]
-    if dialect.lines_before >= number:  # known as a header, and passed over
-        return
-    cells = cells_of(line, dialect.delimiter)
-    ends = [cells[place] for place in dialect.columns[:2]]
-    pairs, names = edges.data.coords, edges["source"].to_numpy()
-    n_lines = np.bincount(pairs.ravel(), minlength=len(names))
-    apart = pairs[:, (n_lines[pairs] == 1).all(axis=0)]
-    if apart.shape[1] == 1 < pairs.shape[1] and names[apart[:, 0]].tolist() == ends:
-        warn(
-            f"{path}: the first line, {line.strip()[:60]!r}, is taken for an edge, but no other "
-            "line has its names: if it is a header, call its columns source and target"
-        )
 
 
 def read_adjacency(

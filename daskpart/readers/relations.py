@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 import xarray
 
-from daskpart.errors import ReadError
+from daskpart.errors import ReadError, warn
 
 from .assembly import factorize, labelled, value_type
 from .dialect import Dialect, Relation, dialect_of
@@ -37,8 +37,35 @@ def read_relation(
 ) -> xarray.DataArray:
     """Read a table; parameters as of `read_ratings` and `read_edges`."""
     dialect = dialect_of(path, columns, header, relation)
-    of_values = value_type(dtype)
     are_text = dialect.ids_are_text if text_ids is None else (text_ids, text_ids)
+    found = _read(path, relation, dialect, are_text, value_type(dtype), repeats)
+    if dialect.first_edge:
+        _tell_of_header(path, dialect, found)
+    return found
+
+
+def _tell_of_header(path: str, dialect: Dialect, edges: xarray.DataArray) -> None:
+    """Warn where the first line alone joins two names that no other line has: a header does."""
+    pairs, names = edges.data.coords, edges["source"].to_numpy()
+    n_lines = np.bincount(pairs.ravel(), minlength=len(names))
+    apart = pairs[:, (n_lines[pairs] == 1).all(axis=0)]
+    if apart.shape[1] == 1 < pairs.shape[1] and (names[apart[:, 0]] == dialect.first_edge).all():
+        first = (dialect.delimiter or " ").join(dialect.first_edge)
+        warn(
+            f"{path}: the first line, {first[:60]!r}, is taken for an edge, but no other line has "
+            "its names: if it is a header, call its columns source and target"
+        )
+
+
+def _read(
+    path: str,
+    relation: Relation,
+    dialect: Dialect,
+    are_text: tuple[bool, bool],
+    of_values: np.dtype,
+    repeats: Literal["last", "sum"],
+) -> xarray.DataArray:
+    """By numbers where both sides have them, else as a table."""
     if not any(are_text) and not dialect.others_are_text:
         try:
             return _read_numbers(path, relation, dialect, of_values, repeats)

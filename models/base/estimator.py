@@ -337,12 +337,7 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
         self._check_checkpoints(one_step)
         kept = self._latest() if self.resume and not one_step else None
         seed = self._seed(kept) if plan is None else plan.random_state
-        reader = self._reader(goes_on=one_step)
-        if one_step:
-            data["one_step"] = True
-        problem = reader._problem(X, y, data, seed)
-        if self._goes_on(one_step):
-            self._check_goes_on(self.state_, problem)
+        reader, problem = self._read_for_fit(X, y, data, seed, one_step)
         if plan is None:
             planner = copy(self)
             plan_it = partial(planner._planned, problem, seed, None, client, kept)
@@ -382,6 +377,18 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
             if state is not start or kept is not None:  # else nothing new came of it
                 self._keep(trainer, state, problem, plan, reader)
         return self
+
+    def _read_for_fit(
+        self, X: Any, y: Any, data: dict[str, Any], seed: int, one_step: bool
+    ) -> tuple[Self, Any]:
+        """What read the data of a fit, and the problem; the last fit can go on with it."""
+        reader = self._reader(goes_on=one_step)
+        if one_step:
+            data["one_step"] = True
+        problem = reader._problem(X, y, data, seed)
+        if self._goes_on(one_step):
+            self._check_goes_on(self.state_, problem)
+        return reader, problem
 
     def _reader(self, goes_on: bool = False) -> Self:
         """What reads data and takes their features' number and names, which scikit-learn sets.

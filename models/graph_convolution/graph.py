@@ -330,17 +330,7 @@ def _edge_list(
                 "a Series, whose index names vertices, or number the vertices of edges 0, 1, 2 …"
             )
     elif names is None and labelled is not None:
-        # those of the labels first, in their order
-        ones = pd.Index(ends).unique()
-        others = ones.difference(pd.Index(labelled))
-        alone = labelled[~pd.Index(labelled).isin(ones)]
-        if n is None and len(alone) and len(ones):
-            warn(
-                f"{len(alone):,} of {len(labelled):,} labels are of vertices that no edge names, "
-                f"such as {alone.tolist()[0]!r}: without edges and features they teach nothing "
-                "(is the name misspelt?)"
-            )
-        names = as_labels(pd.Index(labelled).append(others).to_numpy())
+        names = _labelled_first(labelled, ends, has_features=n is not None)
     if names is None and not numbers:
         codes, found = pd.factorize(ends, sort=True)
         names, places = as_labels(found), codes
@@ -365,6 +355,19 @@ def _edge_list(
                 f"row: {len(pd.unique(without)):,}. Give a row for each"
             )
     return *by_edge(places), weights, len(names), names
+
+
+def _labelled_first(labelled: NDArray[Any], ends: NDArray[Any], has_features: bool) -> NDArray[Any]:
+    """Names of all vertices, those that have labels first, in their order."""
+    of_labels, of_edges = pd.Index(labelled), pd.Index(ends).unique()
+    alone = labelled[~of_labels.isin(of_edges)]
+    if len(alone) and len(of_edges) and not has_features:
+        warn(
+            f"{len(alone):,} of {len(labelled):,} labels are of vertices that no edge names, "
+            f"such as {alone.tolist()[0]!r}: without edges and features they teach nothing "
+            "(is the name misspelt?)"
+        )
+    return as_labels(of_labels.append(of_edges.difference(of_labels)).to_numpy())
 
 
 def read_features(X: Any) -> tuple[Any, NDArray[Any] | None]:

@@ -349,6 +349,7 @@ def test_a_header_that_may_be_an_edge_is_told_of(tmp_path: Path) -> None:
     assert daskpart.read(path, header=False).shape == (5, 5)
     for others in ("", "bob,cid\n", "cid,dan\n"):
         daskpart.read(write(tmp_path / "names.edges", f"ann,bob\n{others}"))  # without a word
+    daskpart.read(write(path, "von,nach,2\nann,bob,1\nbob,cid,1\n"))  # nor here, where it weighs
 
 
 @given(
