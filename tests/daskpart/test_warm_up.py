@@ -19,7 +19,7 @@ for n_parts in (3, 70):
     daskpart.partition(counts, n_parts)
     daskpart.partition(counts, n_parts, "power")
 nets = daskpart.Hypergraph.column_net(counts)
-daskpart.partition(replace(nets, net_costs=40_000 * nets.net_costs), 3)
+daskpart.partition(replace(nets, net_costs=10_000 * nets.net_costs), 3)
 daskpart.MatrixFactorization(8, n_ranks=3).fit(counts)
 daskpart.ImplicitFactorization(8, n_ranks=3, max_iter=2).fit(counts)
 X, y = counts.data.to_scipy_sparse().tocsr()[:90, :200], [0, 1, 2] * 30
