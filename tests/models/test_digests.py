@@ -3,7 +3,8 @@
 Kernels vectorise by the processor. So that bits are the same on every x86-64 processor with AVX2, a
 process of its own compiles for that level of the architecture, whatever the one at hand has beyond.
 AdaGrad's steps go by 1/√x, which processors of each maker estimate in a way of their own.
-`python tests/models/test_digests.py > tests/models/digests.json` writes the fixture anew.
+Partitioners count, on every processor alike: cuts are made here, with kernels that other tests need
+too. `python tests/models/test_digests.py > tests/models/digests.json` writes the fixture anew.
 """
 
 from __future__ import annotations
@@ -60,6 +61,9 @@ TENSORS = {
     "resumed p2p": {"resume": True, "method": "p2p"},
 }  # fmt: skip
 
+LEVEL = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": "", "OPENBLAS_CORETYPE": "Haswell"}
+CUT = ("power", "connectivity", "medium-grain", "hypercube")  # by kernels of the partitioners
+
 
 def digest(*arrays) -> str:
     """Of the bits of some arrays."""
@@ -71,8 +75,8 @@ def digest(*arrays) -> str:
     return whole.hexdigest()[:16]
 
 
-def of_ratings(options: dict) -> str:
-    """Of a factorization of 80 × 50 ratings."""
+def ratings_fitted(options: dict):
+    """A factorization of 80 × 50 ratings."""
     import daskpart
 
     chosen = {
@@ -80,7 +84,12 @@ def of_ratings(options: dict) -> str:
         "max_iter": 4,
     } | options  # fmt: skip
     ratings = daskpart.datasets.power_law_ratings(80, 50, 1500, random_state=0)
-    fitted = _fitted(daskpart.MatrixFactorization, chosen, ratings)
+    return _fitted(daskpart.MatrixFactorization, chosen, ratings)
+
+
+def of_ratings(options: dict) -> str:
+    """Of all that a fit of ratings gives."""
+    fitted = ratings_fitted(options)
     state, history = fitted.state_, fitted.history_
     rows = history[["train_rmse", "validation_rmse", "learning_rate"]].to_numpy(np.float64)
     counts = history[["staleness", "volume"]].to_numpy(np.int64)
@@ -91,10 +100,19 @@ def of_ratings(options: dict) -> str:
     )  # fmt: skip
 
 
+def drawn_tensor(modes: int):
+    """A random tensor."""
+    import sparse
+
+    shape = {2: (40, 30), 3: (30, 20, 10), 4: (20, 15, 10, 6)}[modes]
+    random = np.random.default_rng(len(shape))
+    cells = random.choice(np.prod(shape), 500, replace=False)
+    return sparse.COO(np.array(np.unravel_index(cells, shape)), random.random(500), shape=shape)
+
+
 def of_tensor(options: dict) -> str:
     """Of a decomposition of a random tensor."""
     import dask.array as da
-    import sparse
 
     import daskpart
 
@@ -102,10 +120,7 @@ def of_tensor(options: dict) -> str:
         "n_components": 5, "n_ranks": 4, "partitioner": "random", "transport": "local",
         "max_iter": 4, "tol": 0,
     } | options  # fmt: skip
-    shape = {2: (40, 30), 3: (30, 20, 10), 4: (20, 15, 10, 6)}[chosen.pop("modes", 3)]
-    random = np.random.default_rng(len(shape))
-    cells = random.choice(np.prod(shape), 500, replace=False)
-    tensor = sparse.COO(np.array(np.unravel_index(cells, shape)), random.random(500), shape=shape)
+    tensor = drawn_tensor(chosen.pop("modes", 3))
     if chosen.pop("lazy", False):
         tensor = da.from_array(tensor, chunks=(10, 20, 5))
     fitted = _fitted(daskpart.CPDecomposition, chosen, tensor)
@@ -147,6 +162,45 @@ def estimates() -> str:
     return digest(values)
 
 
+def cuts() -> dict[str, np.ndarray]:
+    """The ranks by the partitioners of `CUT`: of users, and of nonzeros."""
+    from daskpart.containers.tensor import as_tensor
+    from daskpart.models.cp.cut import nonzero_parts
+
+    tensor = as_tensor(drawn_tensor(3))
+    users = {n: ratings_fitted(RATINGS[n]).partition_.assignment for n in CUT[:2]}
+    return users | {
+        n: nonzero_parts(tensor, 4, TENSORS[n]["partitioner"], n_components=5, random_state=0)
+        for n in CUT[2:]
+    }
+
+
+def digests_here(path: str) -> dict:
+    """By kernels of this process, with the cuts at `path`."""
+    with np.load(path) as held:
+        given = {name: {"partitioner": parts} for name, parts in held.items()}
+    return {
+        "libraries": libraries(),
+        "estimates": estimates(),
+        "ratings": {name: of_ratings(o | given.get(name, {})) for name, o in RATINGS.items()},
+        "tensor": {name: of_tensor(o | given.get(name, {})) for name, o in TENSORS.items()},
+    }
+
+
+def digests() -> dict:
+    """By this file as a program that compiles for `LEVEL`."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "cuts.npz")
+        np.savez(path, **cuts())
+        done = subprocess.run(
+            [sys.executable, __file__, path],
+            env=os.environ | LEVEL,
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+    return json.loads(done.stdout)
+
+
 @pytest.fixture(scope="module")
 def found() -> dict[str, dict[str, str]]:
     """The digests of today, by this file as a program."""
@@ -156,15 +210,7 @@ def found() -> dict[str, dict[str, str]]:
     features = llvm.get_host_cpu_features()
     if not (features.get("avx2") and features.get("fma")):
         pytest.skip("the fixture is of x86-64 processors with AVX2")
-    level = {
-        "NUMBA_CPU_NAME": "x86-64-v3",
-        "NUMBA_CPU_FEATURES": "",
-        "OPENBLAS_CORETYPE": "Haswell",
-    }
-    done = subprocess.run(
-        [sys.executable, __file__], env=os.environ | level, stdout=subprocess.PIPE, check=True
-    )
-    return json.loads(done.stdout)
+    return digests()
 
 
 CASES = [("ratings", name) for name in RATINGS] + [("tensor", name) for name in TENSORS]
@@ -182,10 +228,4 @@ def test_the_bits_are_as_they_were(found, model, name):
 if __name__ == "__main__":
     sys.path.insert(0, str(FILE.parents[2]))
     warnings.simplefilter("ignore")
-    digests = {
-        "libraries": libraries(),
-        "estimates": estimates(),
-        "ratings": {name: of_ratings(options) for name, options in RATINGS.items()},
-        "tensor": {name: of_tensor(options) for name, options in TENSORS.items()},
-    }
-    print(json.dumps(digests, indent=1))
+    print(json.dumps(digests_here(sys.argv[1]) if sys.argv[1:] else digests(), indent=1))
