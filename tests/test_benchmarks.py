@@ -212,6 +212,12 @@ def small(
     implicit = importlib.import_module("benchmarks.studies.implicit_als")
     monkeypatch.setitem(implicit.DATA, "ml-1m", few_clicks)
     monkeypatch.setattr(implicit, "data_folder", Path)
+    minibatch = importlib.import_module("benchmarks.studies.gcn_minibatch")
+    batches = {case: (sampler, 0.25) for case, (sampler, _) in minibatch.CASES.items()}
+    monkeypatch.setattr(minibatch, "CASES", batches)  # four, not a hundred of four vertices
+    mlp = importlib.import_module("benchmarks.studies.mlp_topk")
+    whole = mlp.digits
+    monkeypatch.setattr(mlp, "digits", lambda: tuple(part[:90] for part in whole()))
     server = importlib.import_module("benchmarks.studies.linear_server")
     monkeypatch.setattr(server, "samples", few_signs)
     data = importlib.import_module("benchmarks.data")
