@@ -139,7 +139,7 @@ def test_the_server_ends_at_the_same_optimum_with_a_delay(path):
     here, there = both(
         path,
         lambda **k: daskpart.LogisticRegression(
-            **SERVER | {"max_iter": 50, "delay": 2, "C": 0.1}, n_ranks=3, **k
+            **SERVER | {"max_iter": 25, "delay": 2, "C": 0.1}, n_ranks=3, **k
         ),
     )
     losses = [each.history_["loss"].iloc[-1] for each in (here, there)]

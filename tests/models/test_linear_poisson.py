@@ -56,12 +56,12 @@ def test_of_counts_in_millions_the_optimum_is_found(seed, l1_ratio):
 
 @given(
     seed=st.integers(0, 100),
-    n_ranks=st.integers(1, 8),
+    n_ranks=st.sampled_from([1, 3, 4]),
     alpha=st.sampled_from([0.0, 0.01, 1.0]),
     weighted=st.booleans(),
     intercept=st.booleans(),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_coefficients_are_scikit_learns(seed, n_ranks, alpha, weighted, intercept):
     X, y, times = samples(seed)
     weight = times if weighted else None

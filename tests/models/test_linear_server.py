@@ -82,11 +82,14 @@ def test_samples_without_any_entry_have_their_intercept(options, n_ranks, tmp_pa
 
 
 @pytest.mark.filterwarnings("ignore:.*:FutureWarning")
-@pytest.mark.parametrize(("n_ranks", "delay"), [(1, 0), (3, 0), (3, 1), (3, 4), (3, math.inf)])
-def test_the_optimum_of_liblinear(samples, optimum, delay, n_ranks):
+@pytest.mark.parametrize(
+    ("n_ranks", "delay", "max_iter"),
+    [(1, 0, 40), (3, 0, 40), (3, 1, 60), (3, 4, 90), (3, math.inf, 90)],
+)
+def test_the_optimum_of_liblinear(samples, optimum, delay, n_ranks, max_iter):
     X, y = samples
     model = daskpart.LogisticRegression(
-        **SERVER, delay=delay, fit_intercept=False, n_ranks=n_ranks, max_iter=90, n_blocks=6
+        **SERVER, delay=delay, fit_intercept=False, n_ranks=n_ranks, max_iter=max_iter, n_blocks=6
     ).fit(X, y)
     best = objective(X, y, optimum)
     assert best <= objective(X, y, model.coef_[0]) < best * (1 + 1e-3)
@@ -136,7 +139,7 @@ def test_any_number_of_ranks_does_the_same_synchronous_steps(samples):
     X, y = samples
     fits = [
         daskpart.LogisticRegression(**SERVER, n_ranks=n_ranks, max_iter=5).fit(X, y)
-        for n_ranks in (1, 2, 3, 4, 5, 8)
+        for n_ranks in (1, 3, 4)
     ]
     for fit in fits[1:]:
         np.testing.assert_allclose(fit.coef_, fits[0].coef_, rtol=1e-9, atol=1e-12)
@@ -277,13 +280,13 @@ def classes(samples) -> tuple:
 
 
 @pytest.mark.filterwarnings("ignore:.*:FutureWarning")
-@pytest.mark.parametrize("delay", [0, 2, math.inf])
+@pytest.mark.parametrize(("delay", "max_iter"), [(0, 50), (2, 90), (math.inf, 100)])
 @pytest.mark.parametrize("l1_ratio", [0.0, 1.0])
-def test_one_softmax_of_three_classes(classes, l1_ratio, delay):
+def test_one_softmax_of_three_classes(classes, l1_ratio, delay, max_iter):
     X, y = classes
     options = {"l1_ratio": l1_ratio, "fit_intercept": False, "n_blocks": 6}
     model = daskpart.LogisticRegression(
-        **SERVER | options, delay=delay, n_ranks=3, max_iter=100
+        **SERVER | options, delay=delay, n_ranks=3, max_iter=max_iter
     ).fit(X, y)
     solver = "saga" if l1_ratio else "lbfgs"
     expected = Reference(

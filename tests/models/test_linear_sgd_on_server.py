@@ -45,7 +45,7 @@ def on_server(kind: str, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize(("n_ranks", "n_classes"), [(1, 2), (2, 3), (3, 2), (4, 3), (5, 2), (8, 3)])
+@pytest.mark.parametrize(("n_ranks", "n_classes"), [(1, 2), (2, 3), (3, 2), (4, 3)])
 def test_synchronous_steps_are_those_of_the_allreduce(kind, n_ranks, n_classes):
     X, y = samples(kind, n_classes)
     allreduce = MODELS[kind](**PLAIN, n_ranks=n_ranks).fit(X, y)
@@ -60,7 +60,7 @@ def test_synchronous_steps_are_those_of_the_allreduce(kind, n_ranks, n_classes):
 @pytest.mark.parametrize("n_ranks", [1, 3])
 @pytest.mark.parametrize("C", [1e-1, 1e-4, 1e-12])
 def test_a_penalty_that_shrinks_weights_to_nothing_within_an_epoch(C, n_ranks):
-    X, y = samples("logistic")
+    X, y = (each[:60] for each in samples("logistic"))
     strong = {"C": C, "batch_size": 1, "learning_rate": "constant", "n_ranks": n_ranks}
     allreduce = LogisticRegression(**PLAIN | strong).fit(X, y)
     server = on_server("logistic", **strong).fit(X, y)
