@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import cycle
 
 import dask.array
 import numpy as np
@@ -83,8 +84,7 @@ def wide(n_samples=200):
     return table, np.where(table[:, 0] + 0.3 * random.normal(size=n_samples) > 0, 2.0, 7.0)
 
 
-@pytest.mark.parametrize("seed", [0, 3])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "seed"), [*zip(MODELS, cycle([0, 3]), strict=False)])
 def test_a_share_is_held_out_as_by_hand(name, seed):
     """Drawn as the command line draws it; classes and their weights are of what is left."""
     table, y = wide()
