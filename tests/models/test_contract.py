@@ -344,7 +344,7 @@ def test_reports_say_what_was_planned_and_what_was_sent(case):
     assert len(model.plan_report_.memory_of_ranks) == 3
 
 
-@pytest.mark.parametrize("n_ranks", [1, 2, 5])
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 5])
 def test_the_text_gives_the_same_bits_on_every_rank_by_itself(case, n_ranks):
     data = case.data()
     options: dict[str, Any] = {"n_ranks": n_ranks}

@@ -56,7 +56,7 @@ def test_of_counts_in_millions_the_optimum_is_found(seed, l1_ratio):
 
 @given(
     seed=st.integers(0, 100),
-    n_ranks=st.sampled_from([1, 3, 4]),
+    n_ranks=st.integers(1, 8),
     alpha=st.sampled_from([0.0, 0.01, 1.0]),
     weighted=st.booleans(),
     intercept=st.booleans(),

@@ -225,7 +225,7 @@ def adagrad_twin(
     return w[:-1], w[-1]
 
 
-@pytest.mark.parametrize("n_ranks", [1, 3])
+@pytest.mark.parametrize("n_ranks", [1, 2, 3])
 @pytest.mark.parametrize("l1_ratio", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize(
     ("serial", "options", "close"),
@@ -312,7 +312,7 @@ def test_k_ranks_with_batches_of_b_are_one_with_k_times_b(kind, optimizer):
     weights, common = np.random.default_rng(3).random(97), LOCAL | {"optimizer": optimizer}
     fits = [
         make(n_ranks=n_ranks, batch_size=24 // n_ranks, max_iter=4, **common).fit(X, y, weights)
-        for n_ranks in (1, 3, 4)
+        for n_ranks in (1, 2, 3, 4, 8)
     ]
     for fit in fits[1:]:
         np.testing.assert_allclose(fit.coef_, fits[0].coef_, atol=1e-10)
@@ -323,7 +323,7 @@ def bits_of(model: Any) -> bytes:
     return model.state_.weights.tobytes()
 
 
-@pytest.mark.parametrize("n_ranks", [3, 4])
+@pytest.mark.parametrize("n_ranks", [2, 3, 4, 5, 8])
 @pytest.mark.parametrize("l1_ratio", [0.0, 0.5])
 @pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
 def test_sparse_sums_give_the_bits_of_dense_ones(n_ranks, l1_ratio, optimizer):
@@ -386,7 +386,7 @@ def test_top_k_of_at_least_all_entries_is_plain_sgd_to_the_bit(n_ranks, approxim
     n_ranks=st.integers(1, 3), batch=st.integers(1, 4), n_classes=st.integers(2, 3),
     approximate=st.booleans(), overlap=st.booleans(), seed=st.integers(0, 99),
 )  # fmt: skip
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_top_k_of_what_batches_touch_is_plain_sgd_to_the_bit(
     kind, dtype, n_ranks, batch, n_classes, approximate, overlap, seed
 ):

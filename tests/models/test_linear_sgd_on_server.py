@@ -45,7 +45,7 @@ def on_server(kind: str, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize(("n_ranks", "n_classes"), [(1, 2), (2, 3), (3, 2), (4, 3)])
+@pytest.mark.parametrize(("n_ranks", "n_classes"), [(1, 2), (2, 3), (3, 2), (4, 3), (5, 2), (8, 3)])
 def test_synchronous_steps_are_those_of_the_allreduce(kind, n_ranks, n_classes):
     X, y = samples(kind, n_classes)
     allreduce = MODELS[kind](**PLAIN, n_ranks=n_ranks).fit(X, y)
