@@ -19,8 +19,6 @@ from typing import Any
 import hypothesis
 import pytest
 
-import daskpart
-
 hypothesis.settings.register_profile("default", deadline=None, max_examples=40, derandomize=True)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=500)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
@@ -29,6 +27,16 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 os.environ.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
 os.environ.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
 os.environ.setdefault("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
+
+# a cluster that waits for its tests took a tenth of a core to look at itself, an MPI job more; said
+# before anybody imports Dask, and to all processes that tests start
+for name, value in {
+    "ADMIN__TICK__INTERVAL": "100ms",
+    "ADMIN__SYSTEM_MONITOR__INTERVAL": "2s",
+    "WORKER__MEMORY__MONITOR_INTERVAL": "500ms",
+    "WORKER__PROFILE__INTERVAL": "100ms",
+}.items():
+    os.environ.setdefault(f"DASK_DISTRIBUTED__{name}", value)
 
 # a shell that starts pytest in the background has it pass over Ctrl-C, which some tests press
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -143,19 +151,15 @@ def forked_workers() -> Iterator[None]:
     import dask
     import distributed  # noqa: F401  # its settings are read now
 
+    import daskpart
+
     homes = sorted({f"daskpart{home}" for home in daskpart._HOME_OF.values()})
     multiprocessing.get_context("forkserver").set_forkserver_preload(["distributed.nanny", *homes])
     with pytest.MonkeyPatch.context() as patch:
         for name, value in dask.config.get("distributed.nanny.pre-spawn-environ").items():
             patch.setenv(name, str(value))
         multiprocessing.forkserver.ensure_running()
-    calm = {  # a cluster that waits for its tests took a tenth of a core to look at itself
-        "distributed.admin.tick.interval": "100ms",
-        "distributed.admin.system-monitor.interval": "2s",
-        "distributed.worker.memory.monitor-interval": "500ms",
-        "distributed.worker.profile.interval": "100ms",
-    }
-    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver", **calm}):
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         yield
 
 

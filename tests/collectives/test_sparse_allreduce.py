@@ -514,7 +514,7 @@ def test_the_choice_on_a_dask_array_is_for_the_density_that_is_expected(monkeypa
 
 def test_blocks_of_another_sparse_form():
     """The result says what its blocks are, and they are that."""
-    x = da.from_array(sparse.GCXS.from_numpy(np.eye(3)), chunks=(1, -1))
+    x = da.from_array(np.eye(3), chunks=(1, -1)).map_blocks(sparse.GCXS.from_numpy)
     total = sparse_allreduce(x, algorithm="butterfly", switch_density=SWITCH)
     assert isinstance(total._meta, sparse.COO) and total._meta.dtype == x.dtype
     assert isinstance(total.blocks[0].compute(scheduler="synchronous"), sparse.COO)
