@@ -117,18 +117,19 @@ def mpiexec() -> str:
 
 @pytest.fixture(scope="session")
 def mpi_job(mpiexec: str) -> Callable[..., str]:
-    """``mpi_job(*scripts, n=6, threads=2)``: what scripts print at the client of an MPI job.
+    """``mpi_job(*scripts)``: what scripts print at the client of an MPI job.
 
-    Of the `n` processes one is the scheduler, one the client, the others are workers.
+    Of its six processes one is the scheduler, one the client, the others are workers of two
+    threads.
     """
     launcher = [sys.executable, "-P", str(Path(__file__).with_name("mpi_launcher.py"))]
 
-    def run(*scripts: Path, n: int = 6, threads: int = 2, **environment: str) -> str:
+    def run(*scripts: Path, **environment: str) -> str:
         done = subprocess.run(
-            [mpiexec, "-n", str(n), *launcher, str(threads), *map(str, scripts)],
+            [mpiexec, "-n", "6", *launcher, *map(str, scripts)],
             capture_output=True,
             text=True,
-            timeout=250,
+            timeout=500,
             env={
                 **os.environ,
                 "DASK_LOGGING__DISTRIBUTED": "error",

@@ -1,4 +1,4 @@
-"""Runs scripts at the client of an MPI job: ``mpiexec -n 6 python mpi_launcher.py 2 a.py b.py``.
+"""Runs scripts at the client of an MPI job: ``mpiexec -n 6 python mpi_launcher.py a.py b.py``.
 
     MPI rank 0   scheduler    1   this client: a.py, then b.py    2, 3, …   workers of 2 threads
 
@@ -14,11 +14,11 @@ from pathlib import Path
 import dask_mpi
 
 
-def launch(n_threads: int, scripts: list[str]) -> None:
+def launch(scripts: list[str]) -> None:
     """Become a rank of the job; at the client, run the scripts."""
     # workers too import what lies beside a script
     sys.path[:0] = dict.fromkeys(str(Path(script).parent) for script in scripts)
-    if not dask_mpi.initialize(nthreads=n_threads, nanny=False, exit=False, dashboard=False):
+    if not dask_mpi.initialize(nthreads=2, nanny=False, exit=False, dashboard=False):
         return
     try:
         for script in scripts:
@@ -28,4 +28,4 @@ def launch(n_threads: int, scripts: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    launch(int(sys.argv[1]), sys.argv[2:])
+    launch(sys.argv[1:])

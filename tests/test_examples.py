@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -170,8 +171,16 @@ def test_texts_on_ranks_that_are_threads(
 @pytest.mark.parametrize("transport", ["graph", "dask"])
 @pytest.mark.parametrize("name", ["pagerank", "kmeans"])
 def test_texts_on_worker_processes(
-    name: str, transport: str, texts: dict, capsys: pytest.CaptureFixture, workers: Any
+    name: str,
+    transport: str,
+    texts: dict,
+    capsys: pytest.CaptureFixture,
+    workers: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if (name, transport) == ("pagerank", "graph"):  # there an iteration is some thirty tasks
+        few_iterations = partial(texts[name].pagerank, tolerance=1e-3)
+        monkeypatch.setattr(texts[name], "pagerank", few_iterations)
     expected = run_text(texts[name], "local", capsys, None)
     assert run_text(texts[name], transport, capsys, workers) == expected
     assert len(expected) > 5

@@ -1,8 +1,9 @@
-"""Transports and parameter server in one MPI job: scheduler, client, four workers of dask-mpi."""
+"""Transports, parameter server and models in one MPI job: scheduler, client, four workers."""
 
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -27,10 +28,23 @@ SAID = [
     "the same factors over MPI and Dask comms",
     "the same lines of an example",
     "spmd: all done",
+    "cp: same bits for 1 2 3 4 8 ranks over MPI",
+    "graph convolution: same bits for 1 2 3 4 5 8 ranks over MPI",
+    "implicit: same bits for 1 2 3 8 ranks over MPI",
+    "linear: same bits for 1 3 4 ranks over MPI",
+    "perceptron: same bits for 3 8 ranks over MPI",
 ]
-JOBS = ("mpi_job.py", "mpi_server_job.py", "mpi_spmd_job.py", "mpi_suite_job.py")
+if find_spec("torch"):
+    SAID.append("torch: same bits for 3 8 ranks over MPI")
+JOBS = (
+    "collectives/mpi_job.py",
+    "collectives/mpi_server_job.py",
+    "collectives/mpi_spmd_job.py",
+    "models/models_mpi_job.py",
+    "collectives/mpi_suite_job.py",
+)
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]  # one job for all of it
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +53,12 @@ def said(mpi_job):
 
     The last one is pytest, with what workers import from the root of the tests.
     """
-    known = {"DASKPART_TESTS_IN_MPI_JOB": "1", "PYTHONPATH": str(HERE.parents[1])}
+    known = {"DASKPART_TESTS_IN_MPI_JOB": "1", "PYTHONPATH": str(HERE.parent)}
     return mpi_job(*(HERE / name for name in JOBS), **known)
 
 
 @pytest.mark.parametrize("line", SAID)
-def test_transports_and_parameter_server(said, line):
+def test_transports_parameter_server_and_models(said, line):
     assert line in said
 
 
