@@ -150,11 +150,12 @@ CHECKS = (
 
 
 @pytest.mark.parametrize("n_ranks", RANK_COUNTS)
-def test_every_collective_on_every_transport(make_communicator, n_ranks):
+def test_every_collective_on_every_transport(make_communicator, n_ranks, request):
     """One communicator for all, as starting the ranks takes longer than the collectives."""
     communicator = make_communicator(n_ranks)
-    for check in CHECKS:
-        for algorithm in ALGORITHMS:
+    in_turn = "graph-processes" in request.node.name  # there a message is a task of a worker
+    for place, check in enumerate(CHECKS):
+        for algorithm in ALGORITHMS[place % 2 :: 2] if in_turn else ALGORITHMS:
             communicator.counters.reset()
             check(communicator, algorithm, n_ranks)
 

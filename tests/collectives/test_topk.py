@@ -20,7 +20,7 @@ from daskpart.collectives.topk import (
 from daskpart.errors import InputError
 
 OPTIONS = {"algorithm": "ssar-split-allgather", "switch_density": 0.3}
-SIZE, N_RANKS, N_STEPS = 400, 4, 6
+SIZE, N_RANKS, N_STEPS = 400, 4, 3
 
 
 @settings(max_examples=80, deadline=None)
