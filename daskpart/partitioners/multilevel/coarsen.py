@@ -57,7 +57,7 @@ class Step(NamedTuple):
         return contract(self.again(), self.target.astype(np.int32), int(self.target.max()) + 1)
 
 
-@kernel(internal=True)
+@kernel(internal=True, _nrt=False)
 def _rate(
     vertex, vertex_pointer, nets, net_pointer, pins, net_costs, leader, pins_left, score, touched
 ):
@@ -80,7 +80,7 @@ def _rate(
     return n_touched
 
 
-@kernel(internal=True)
+@kernel(internal=True, _nrt=False)
 def _join_best(vertex, n_touched, touched, score, weight, community, cap, even):
     """Return the best rated cluster that `vertex` may join (-1: none), and the best of all.
 
@@ -105,7 +105,7 @@ def _join_best(vertex, n_touched, touched, score, weight, community, cap, even):
     return best, favourite
 
 
-@kernel(internal=True)
+@kernel(internal=True, _nrt=False)
 def _wait(waiting, place, vertex, weight, cap):
     """Return who waits at `place` with room for `vertex`; where nobody does, let it wait there."""
     other = waiting[place]
@@ -115,7 +115,7 @@ def _wait(waiting, place, vertex, weight, cap):
     return np.int64(-1)
 
 
-@kernel
+@kernel(_nrt=False)
 def _join(
     order, vertex_pointer, nets, net_pointer, pins, net_costs, community, cap, fewest, pins_seen,
     even, leader, alone, weight, score, touched, netless, waiting,

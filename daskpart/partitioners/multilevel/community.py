@@ -37,20 +37,18 @@ class _Graph(NamedTuple):
     left: np.ndarray  # int32: neighbours, numbered as if nets came after vertices
     right_pointer: np.ndarray  # int32[n_right + 1]
     right: np.ndarray  # int32
-    costs: np.ndarray  # int64[n_nets]
+    costs: np.ndarray  # as weights, [n_nets]
     weights: np.ndarray  # int32 or float64 [n_listed]; empty in the star expansion
     inner: np.ndarray  # as weights, [n_nodes]: weight inside a node, twice; empty there, too
 
 
-@kernel(internal=True)
+@kernel(internal=True, _nrt=False)
 def _weight(weights, costs, i, net):
     """Return the weight of the i-th listed edge; in the star expansion it is one of a net."""
-    if weights.size > 0:
-        return weights[i]
-    return weights.dtype.type(costs[net])
+    return weights[i] if weights.size > 0 else costs[net]
 
 
-@kernel(internal=True)
+@kernel(internal=True, _nrt=False)
 def _join_best(
     row, pointer, listed, node, shift, n_left, weights, costs, inner, chance, community, total,
     bond, touched,
@@ -82,7 +80,7 @@ def _join_best(
     return best != here
 
 
-@kernel
+@kernel(_nrt=False)
 def _sweep(
     pointer, listed, start, shift, n_left, weights, costs, inner, chance, community, total, bond,
     touched,
@@ -149,7 +147,7 @@ def _rounds(graph: _Graph, max_rounds: int, few: float) -> tuple[np.ndarray, int
     return community, n_moved
 
 
-@kernel
+@kernel(_nrt=False)
 def _rename(community, number):
     """Number the communities in place, `number` being 0 for each name; returns how many."""
     for node in range(community.size):
@@ -169,7 +167,7 @@ def _number(community: np.ndarray) -> int:
     return _rename(community, np.zeros(int(community.max(initial=-1)) + 1, np.int32))
 
 
-@kernel
+@kernel(_nrt=False)
 def _list_members(name, free, members):
     """Write every node where its name has room."""
     for node in range(name.size):
@@ -208,7 +206,7 @@ def _merge_row(
     return fill, inside
 
 
-@kernel
+@kernel(_nrt=False)
 def _merge_lists(
     pointer, listed, first, shift, n_left, edge_weights, costs, own_inner, name, members, begin,
     half, known, neighbours, added, place, inner,
@@ -288,8 +286,9 @@ def _star_expansion(level: Level) -> _Graph:
     level = with_transpose(level)
     volume = 2 * float(np.diff(level.net_pointer) @ level.net_costs.astype(np.float64))
     weights = np.empty(0, np.int32 if volume < 2**31 else np.float64)
+    costs = level.net_costs.astype(weights.dtype, copy=False)  # each pair of types compiles anew
     lists = level.vertex_pointer, level.nets, level.net_pointer, level.pins
-    return _Graph(*lists, level.net_costs, weights, weights)
+    return _Graph(*lists, costs, weights, weights)
 
 
 def _behind_room(array: np.ndarray) -> np.ndarray:
@@ -326,7 +325,7 @@ def communities(level: Level) -> np.ndarray:
             if graph.right.size > 0:
                 _add_nets(graph, community, merged)
             pointer, neighbours, weights, inner = merged
-            no_costs = none.astype(graph.costs.dtype)  # a part of the array would keep it all
+            no_costs = weights[:0].copy()  # a part of the array would keep it all
             graph = _Graph(pointer, neighbours, pointer[:1], none, no_costs, weights, inner)
             del merged, pointer, neighbours, weights, inner
         label = community[:n].copy() if label is None else community[label]

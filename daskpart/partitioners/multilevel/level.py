@@ -47,7 +47,7 @@ _NONE = np.zeros(0, np.int32)
 NO_LEVEL = Level(_NONE[:, None], np.zeros(1, np.int32), _NONE, _NONE, _NONE, _NONE)
 
 
-@kernel(internal=True)
+@kernel(internal=True, _nrt=False)
 def _is_twin(pointer, pins, target, mark, net, other):
     """Whether all mapped pins of the net `other` are marked as pins of `net`."""
     for i in range(pointer[other], pointer[other + 1]):
@@ -57,7 +57,7 @@ def _is_twin(pointer, pins, target, mark, net, other):
     return True
 
 
-@kernel(internal=True)
+@kernel(internal=True, _nrt=False)
 def _map_net(pointer, pins, target, mark, net):
     """Mark the mapped pins of a net; returns (how many differ, their fingerprint)."""
     size, total = 0, np.uint64(0)
@@ -70,7 +70,7 @@ def _map_net(pointer, pins, target, mark, net):
     return size, total
 
 
-@kernel
+@kernel(_nrt=False)
 def _merge_identical(pointer, pins, net_costs, target, table, mark, fingerprint, costs, sizes):
     """Fill costs and sizes as `squeeze` returns them; the table is a power of two long."""
     last_slot = np.int64(table.size - 1)
@@ -129,7 +129,7 @@ def by_size(costs: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return order, pointer, costs[order]
 
 
-@kernel
+@kernel(_nrt=False)
 def _map_pins(pointer, pins, target, order, mark, coarse_pins):
     """Fill in the mapped pins of the nets in this order."""
     fill = 0
@@ -212,7 +212,7 @@ def with_transpose(level: Level) -> Level:
     return level._replace(vertex_pointer=by_vertex.indptr, nets=by_vertex.indices)
 
 
-@kernel
+@kernel(_nrt=False)
 def _count_parts(net_pointer, pins, part, seen, found):
     """Fill in how many parts each net touches; `seen` is -1 for every part before."""
     for net in range(found.size):
@@ -240,7 +240,7 @@ def _read_only(array: np.ndarray) -> np.ndarray:
     return view
 
 
-@kernel
+@kernel(_nrt=False)
 def add_costs(net_pointer, pins, net_costs, total):
     """Add the cost of every net to the totals of its pins."""
     for net in range(net_costs.size):

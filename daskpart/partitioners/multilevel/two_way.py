@@ -52,7 +52,7 @@ class TwoWayState(NamedTuple):
     kind: np.ndarray | None  # int16[n_vertices]: of several weights the one it has most of, from 0
 
 
-@kernel
+@kernel(_nrt=False)
 def _count_pins(
     side, net_pointer, pins, net_costs, vertex_pointer, nets, pins_in, lone, gain, reach
 ):
