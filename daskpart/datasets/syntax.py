@@ -58,11 +58,11 @@ def facts_of(source: bytes) -> ModuleFacts:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in others' code are no news
         tree = ast.parse(source)
-    roles: Counter[tuple[str, str]] = Counter()
-    imports: list[tuple[str, str | None, int]] = []
     uses: dict[int, str] = {}  # nodes whose parent tells their role; parents are walked first
-    for node in ast.walk(tree):
-        roles.update(_named_by(node, uses))
+    nodes = list(ast.walk(tree))
+    roles = Counter(pair for node in nodes for pair in _named_by(node, uses))
+    imports: list[tuple[str, str | None, int]] = []
+    for node in nodes:
         if isinstance(node, ast.Import):
             imports += [(alias.name, None, 0) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
