@@ -17,7 +17,7 @@ import daskpart
 from daskpart._cli.samples import check_samples
 from daskpart._cli.tables import read_table
 from daskpart.errors import InputError, ReadError
-from daskpart.readers import survey
+from daskpart.readers import ExamplesFile, survey
 from daskpart.readers.ranges import rows_between
 
 N_ROWS = 150
@@ -63,11 +63,15 @@ def test_pieces_are_the_whole_table(folder, frame, name, n_ranks):
     assert file.feature_names == (None if name == "x.tsv" else ("a", "b", "c", "d", "e"))
 
 
+@pytest.fixture(scope="module")
+def numbers(folder) -> ExamplesFile:
+    return survey(folder / "x.csv", label="rich")
+
+
 @given(st.lists(st.integers(60, 12_000), max_size=4))
-def test_any_cut_gives_every_row_once(folder, frame, cuts):
-    file = survey(folder / "x.csv", label="rich")
-    borders = [file.wanted.table.begin, *sorted(cuts), None]
-    parts = [rows_between(file.path, *pair, file.wanted) for pair in pairwise(borders)]
+def test_any_cut_gives_every_row_once(numbers, frame, cuts):
+    borders = [numbers.wanted.table.begin, *sorted(cuts), None]
+    parts = [rows_between(numbers.path, *pair, numbers.wanted) for pair in pairwise(borders)]
     assert sum(len(part.labels) for part in parts) == N_ROWS
     assert np.concatenate([part.labels for part in parts]).tolist() == frame["rich"].tolist()
 
@@ -219,15 +223,18 @@ def test_a_first_line_with_a_text_label_is_a_row(tmp_path, content, n_rows, name
     assert (file.shape[0], file.feature_names) == (n_rows, names)
 
 
-@given(st.lists(st.integers(10, 12_000), max_size=4))
-def test_any_cut_of_a_table_with_text_gives_every_label_once(folder, frame, cuts):
+@pytest.fixture(scope="module")
+def texts(folder, frame) -> ExamplesFile:
     path = folder / "text.csv"
-    if not path.exists():
-        frame.assign(rich=np.where(frame["rich"], "yes", "no")).to_csv(path, index=False)
-    file = survey(path, label="rich")
-    borders = [file.wanted.table.begin, *sorted(cuts), None]
+    frame.assign(rich=np.where(frame["rich"], "yes", "no")).to_csv(path, index=False)
+    return survey(path, label="rich")
+
+
+@given(st.lists(st.integers(10, 12_000), max_size=4))
+def test_any_cut_of_a_table_with_text_gives_every_label_once(texts, frame, cuts):
+    borders = [texts.wanted.table.begin, *sorted(cuts), None]
     borders = [max(each, borders[0]) if each else each for each in borders]
-    parts = [rows_between(file.path, *pair, file.wanted) for pair in pairwise(borders)]
+    parts = [rows_between(texts.path, *pair, texts.wanted) for pair in pairwise(borders)]
     labels = np.concatenate([part.labels for part in parts])
     assert labels.tolist() == frame["rich"].tolist()
 
