@@ -25,8 +25,8 @@ def _ml_100k(folder: Path) -> Hypergraph:
     return Hypergraph.column_net(ratings)
 
 
-def _coauthor_physics(folder: Path) -> Hypergraph:
-    with np.load(folder / "graphs" / "coauthor-physics.npz") as graph:
+def _coauthor_cs(folder: Path) -> Hypergraph:
+    with np.load(folder / "graphs" / "coauthor-cs.npz") as graph:
         n = int(graph["n_nodes"])
         arrays = (np.ones(graph["adj_indices"].size), graph["adj_indices"], graph["adj_indptr"])
     adjacency = scipy.sparse.csr_array(arrays, (n, n))
@@ -45,7 +45,7 @@ def _bundle1(folder: Path) -> Hypergraph:
 )
 @pytest.mark.parametrize(
     ("load", "n_parts"),
-    [(_ml_100k, 8), (_coauthor_physics, 8), (_bundle1, 8)],
+    [(_ml_100k, 8), (_coauthor_cs, 8), (_bundle1, 8)],
 )
 def test_within_a_tenth_of_mtkahypar(shared_data, load, n_parts):
     hypergraph = load(shared_data)
