@@ -102,7 +102,8 @@ def test_recording_shows_who_did_what_and_changes_no_bit(
 
 def test_fit_on_a_partition_of_the_columns_from_a_file(tmp_path, rating_file, capsys, run_cli):
     cut, out = tmp_path / "cut", tmp_path / "out"
-    assert run_cli("partition", rating_file, "--parts", 3, "--model", "row-net", "--out", cut) == 0
+    model = ("--parts", 3, "--model", "row-net", "--no-plots", "--out", cut)
+    assert run_cli("partition", rating_file, *model) == 0
     given = ("fit", "mf", rating_file, "--partitioner", cut / "partition.npz", "--out", out)
     small = ("--components", 4, "--max-iter", 2)
     assert run_cli(*given, *small) == 0
