@@ -217,6 +217,17 @@ def test_a_second_ctrl_c_at_once_does_not_break_off_what_answers_the_first():
     assert signal.getsignal(signal.SIGINT) is usual
 
 
+@pytest.mark.parametrize(("stop", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_reading_is_one_word(stop, exit_code, monkeypatch, capsys, run_cli):
+    monkeypatch.setattr("daskpart._cli.mf.load_matrix", lambda *_, **__: os.kill(os.getpid(), stop))
+    usual = signal.signal(stop, signal.default_int_handler)  # else SIGTERM could end the tests
+    try:
+        assert run_cli("fit", "mf", "x") == exit_code
+    finally:
+        signal.signal(stop, usual)
+    assert capsys.readouterr().err.strip() == "interrupted"
+
+
 def test_ctrl_c_is_answered_while_the_command_line_is_imported(monkeypatch):
     class Interrupts:
         """A finder of modules that Ctrl-C comes in the middle of."""
