@@ -420,14 +420,8 @@ def test_a_mark_inside_quotes_parts_no_columns(named, tmp_path, run_cli, head):
     assert fitted.vertex_names_.tolist() == sorted(names)
 
 
-@pytest.mark.parametrize(
-    ("first", "head"),
-    [
-        *((first, []) for first in ("y", "class", "Target", "category", "label")),
-        *((first, ["node,label"]) for first in ("class", "category", "label")),
-        *((first, ["name,y"]) for first in ("y", "Target")),
-    ],
-)
+@pytest.mark.parametrize("head", [[], ["node,label"], ["name,y"]])
+@pytest.mark.parametrize("first", ["y", "class", "Target", "category", "label"])
 def test_a_class_may_be_called_as_a_column_is(named, tmp_path, run_cli, first, head):
     """A first line that names a vertex is no header, and of labels alone one more is."""
     labels = [first if vertex < 15 else "n" for vertex in range(30)]
