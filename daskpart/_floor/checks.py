@@ -126,6 +126,11 @@ def refuse_path_or_dataset(given: Any, name: str, instead: str) -> None:
     """InputError for what is no array: the name of a file or of a column, or several of xarray."""
     if isinstance(given, str | os.PathLike):
         raise InputError(f"{name} is {os.fspath(given)!r}: give {instead}")
+    refuse_dataset(given, name)
+
+
+def refuse_dataset(given: Any, name: str) -> None:
+    """InputError for several arrays of xarray, where one is meant."""
     variables = [*given.data_vars] if hasattr(type(given), "data_vars") else []
     if variables:
         raise InputError(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from daskpart._floor.checks import refuse_masked
+from daskpart._floor.checks import refuse_dataset, refuse_masked
 from daskpart._floor.words import plural
 from daskpart.containers.tables import column_from_arrow
 from daskpart.errors import InputError
@@ -89,6 +89,7 @@ class LabelIndex:
 
     def listed(self, labels: Any) -> Any:
         """Several labels as they are, and one in a list: a tuple may be a label, too."""
+        refuse_dataset(labels, self.name)
         if isinstance(labels, tuple) and self._index is not None and self._index.dtype == object:
             return [labels] if self.find([labels])[0] >= 0 else labels
         return labels if isinstance(labels, list | tuple) or np.ndim(labels) else [labels]

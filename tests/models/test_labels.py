@@ -79,6 +79,13 @@ def test_a_set_is_no_label():
         names.positions([{"ann", "bob"}])
 
 
+def test_a_dataset_is_no_list_of_labels():
+    users = xr.Dataset({"user": ("line", ["ann"])})
+    for names in (np.array(["ann", "bob"], dtype=object), None):
+        with pytest.raises(InputError, match=r"user is a Dataset of 'user'.*dataset\['user'\]"):
+            LabelIndex(names, 2, "user").listed(users)
+
+
 def test_text_in_another_encoding_is_no_label():
     """As a terminal sends it; by pandas 2 it is one that is unknown."""
     names = LabelIndex(np.array(["ann", "bob"], dtype=object), 2, "user")
