@@ -15,6 +15,7 @@ import daskpart
 from daskpart.errors import DaskpartWarning, InputError
 
 METHODS = ("p2p", "emb-naive", "emb")
+RANKS = (1, 2, 3, 4, 5, 8)
 SHAPES = {2: (40, 30), 3: (20, 15, 10), 4: (9, 8, 7, 6)}
 FIXED = {2: [(0,), (1,)], 3: [(0,), (1,), (2,), (0, 1), (1, 2), (0, 2)], 4: [(0, 2), (1, 2, 3)]}
 RANK = 3
@@ -52,14 +53,28 @@ def drawn(n_modes, loss="squared", seed=0, share=0.4):
     return sparse.COO(cells, values.astype(float), shape=shape)
 
 
-@pytest.mark.parametrize("n_ranks", [1, 2, 3, 4, 5, 8])
+@pytest.fixture(scope="module")
+def serial():
+    """Of each number of modes: for every choice of fixed ones what the ranks must come to."""
+    return {
+        n_modes: {
+            fixed: dense_cp(drawn(n_modes).todense(), given_factors(shape), 4, fixed=fixed)
+            for fixed in FIXED[n_modes]
+        }
+        for n_modes, shape in SHAPES.items()
+    }
+
+
+@pytest.mark.parametrize("n_ranks", RANKS)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("n_modes", [2, 3, 4])
-def test_every_method_gives_the_serial_result(n_modes, method, n_ranks):
+def test_every_method_gives_the_serial_result(serial, n_modes, method, n_ranks):
+    """Of six choices two at a time: every pair of choice, method and number of ranks occurs."""
     tensor, start = drawn(n_modes), given_factors(SHAPES[n_modes])
     free = model(n_ranks, method=method, init=start).fit(tensor).comm_report_
-    for fixed in FIXED[n_modes]:
-        expected = dense_cp(tensor.todense(), start, 4, fixed=fixed)
+    every, turn = len(FIXED[n_modes]) // 2, RANKS.index(n_ranks) + METHODS.index(method)
+    for fixed in FIXED[n_modes][turn % every :: every]:
+        expected = serial[n_modes][fixed]
         found = model(
             n_ranks, method=method, init=start, fixed_modes={m: start[m] for m in fixed}
         ).fit(tensor)
@@ -99,9 +114,14 @@ def test_any_scale_of_what_is_fixed_gives_the_same_model(loss, method):
 @pytest.mark.parametrize("mode", [0, 1, 2])
 def test_where_one_mode_is_left_its_rows_are_those_of_transform(loss, mode):
     tensor, start = drawn(3, loss), given_factors(SHAPES[3])
+    if LOSSES[loss].get("loss") == "poisson":  # steps are short where columns are alike
+        scale = np.array([0.1, 1, 7])
+        start = [
+            0.1 * each + scale * (np.arange(len(each))[:, None] % 3 == [0, 1, 2]) for each in start
+        ]
     fixed = {m: start[m] for m in range(3) if m != mode}
     options = LOSSES[loss] | ({"ridge": 0.1} if loss == "logistic" else {})
-    found = model(fixed_modes=fixed, max_iter=3000, tol=1e-13, **options).fit(tensor)
+    found = model(fixed_modes=fixed, max_iter=200, tol=1e-13, **options).fit(tensor)
     rows = found.transform(tensor, mode).to_numpy() * found.state_.weights
     fitted = found.factors_[mode].to_numpy() * found.state_.weights
     there = [np.delete(tensor.coords, mode, axis=0), tensor.coords[mode]]

@@ -92,8 +92,8 @@ def test_where_ranks_validate_the_client_sees_no_state_on_the_way(name, patience
     assert (model.n_iter_ < 30) == (patience is not None)
 
 
-def test_the_model_is_that_of_its_best_step(case):
-    model = fit(case)
+def test_the_model_is_that_of_its_best_step(case, whole):
+    model = whole
     assert len(model.history_) == model.n_iter_ < 30
     watch = model._watch()
     seen = watch.over(model.state_.history)
