@@ -127,7 +127,7 @@ def test_where_one_mode_is_left_its_rows_are_those_of_transform(loss, mode):
     there = [np.delete(tensor.coords, mode, axis=0), tensor.coords[mode]]
     features = rows_at(fixed.values(), there[0])
     expected, own = ((features * each[there[1]]).sum(axis=1) for each in (rows, fitted))
-    np.testing.assert_allclose(own, expected, rtol=1e-2, atol=1e-2 * np.abs(expected).max())
+    np.testing.assert_allclose(own, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
 
 
 @given(st.integers(0, 2**16), st.sampled_from(list(LOSSES)), st.sampled_from(FIXED[3]))
