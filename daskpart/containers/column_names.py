@@ -180,6 +180,6 @@ def rating_columns(
     raise InputError(
         f"a DataFrame with the columns {shown} was given; allowed are the columns 'user', 'item' "
         "and 'rating' (and others, ignored), or exactly three in that order and a timestamp. "
-        "Rename, select, or say which they are: user=, item=, rating= of a model. Of a table with a "
-        "column for each item, table.stack().dropna().reset_index() has such lines"
+        "Rename, select, or say which they are: user=, item=, rating= of a model. Of a table with "
+        "a column for each item, table.stack().dropna().reset_index() has such lines"
     )
