@@ -226,9 +226,9 @@ def test_constants_are_seconds(seconds):
             CostModel(**{name: seconds})
 
 
-@pytest.mark.parametrize("n_ranks", [1, 2])
+@pytest.mark.parametrize("n_ranks", [1, 2, 5])
 def test_measuring_finds_what_a_unit_of_each_work_takes(monkeypatch, n_ranks):
-    """By a clock that moves in the kernels alone; ranks in turn wait for each other."""
+    """By a clock that moves in steps alone, by ns a unit; ranks in turn wait for each other."""
     entries, short = cost_measurement._ENTRIES, SHORT_BYTES // 4
     units = {  # of a call on vectors of the short length, and nanoseconds of each
         "merged_entry": (2 * entries, 8), "gathered_entry": (4 * entries, 5),
@@ -236,6 +236,7 @@ def test_measuring_finds_what_a_unit_of_each_work_takes(monkeypatch, n_ranks):
         "dense_element": (short, 2), "copied_byte": (SHORT_BYTES, 1),
     }  # fmt: skip
     slower = {"scattered_entry": 4 / 3}  # on long vectors
+    empty, round_, message, byte, long_byte = 5000, 3000, 2000, 1, 1.5
     now = [0.0]
 
     def work(vectors, *, seconds, slower):
@@ -243,19 +244,43 @@ def test_measuring_finds_what_a_unit_of_each_work_takes(monkeypatch, n_ranks):
         now[0] += seconds * times * (slower if times > 1 else 1)
         return vectors.dense[:1]
 
+    def timed(step, nanoseconds):
+        def with_time(*arguments, **static):
+            now[0] += 1e-9 * nanoseconds(*arguments)
+            return step(*arguments, **static)
+
+        return with_time
+
+    def sending(array, source, destinations):
+        each = long_byte if len(array) > cost_measurement._LARGE_BYTES // n_ranks else byte
+        return len(destinations) * (message + each * len(array))
+
     for name, (n_units, each) in units.items():
         replaced = partial(work, seconds=n_units * each * 1e-9, slower=slower.get(name, 1))
         monkeypatch.setitem(cost_measurement._WORKS, name, replaced)
+    for name, nanoseconds in {
+        "_repeat": lambda *_: empty, "unchanged": lambda *_: empty, "_pack_all": sending,
+        "_combine_streams": lambda *_: round_, "_pack_stream": lambda _, __, to: message * len(to),
+    }.items():  # fmt: skip
+        step = timed(getattr(cost_measurement, name), nanoseconds)
+        monkeypatch.setattr(cost_measurement, name, step)
     monkeypatch.setattr(cost_measurement, "perf_counter", lambda: now[0])
     monkeypatch.setattr(cost_measurement, "_LONG_BYTES", 4 * SHORT_BYTES)
+    monkeypatch.setattr(cost_measurement, "_LARGE_BYTES", 1000)
     monkeypatch.setattr(cost_measurement, "_known", {})  # nobody else is told what was found
     with LocalCommunicator(n_ranks, n_threads=1) as communicator:
         found = asdict(cost_model_of(communicator))
     expected = {
         "merged_entry": 8, "gathered_entry": 5, "lone_gathered_entry": 7, "scattered_entry": 3,
         "long_scattered_entry": 4, "dense_element": 2, "long_dense_element": 2, "copied_byte": 1,
-        "long_copied_byte": 1,
+        "long_copied_byte": 1, "start": 2 * empty,
     }  # fmt: skip
+    if n_ranks > 1:
+        short_bytes, long_bytes = 1000 // n_ranks, 4 * SHORT_BYTES
+        expected |= {"round": round_, "message": message}
+        expected["byte"] = byte * (short_bytes - 8) / short_bytes
+        expected["long_byte"] = (long_byte * long_bytes - 8 * byte) / long_bytes
+    assert found.keys() == expected.keys() | {"round", "message", "byte", "long_byte"}
     for name, seconds in found.items():
         assert seconds == pytest.approx(n_ranks * 1e-9 * expected.get(name, 0)), name
 
