@@ -19,7 +19,7 @@ import daskpart
 from daskpart._floor.hashing import row_keys
 from daskpart.collectives import communicator_for
 from daskpart.collectives.transports.threads import ThreadsCommunicator
-from daskpart.models.samples import examples_on_disk
+from daskpart.models.samples import examples, examples_on_disk
 from daskpart.models.samples.examples import examples_on_ranks, readings, shuffled_rows
 from daskpart.readers import ranges
 from daskpart.readers.libsvm import Examples
@@ -86,6 +86,13 @@ def test_rounds_change_nothing(file, whole, n_ranks, round_bytes, seed):
     order = np.arange(N_ROWS) if seed is None else np.argsort(row_keys(N_ROWS, seed))
     parts = on_ranks(communicator_for("local", n_ranks), file, seed, round_bytes)
     assert_equal(parts, whole, order)
+
+
+@pytest.mark.parametrize("large", [1, 40])
+def test_small_blocks_are_joined_to_large_ones(file, whole, large, monkeypatch):
+    monkeypatch.setattr(examples, "_LARGE_ENTRIES", large)
+    parts = on_ranks(communicator_for("local", 3), file, 0, round_bytes=500)
+    assert_equal(parts, whole, np.argsort(row_keys(N_ROWS, 0)))
 
 
 @pytest.mark.parametrize("make", [ThreadsCommunicator, lambda n: communicator_for("graph", n)])
