@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from importlib.util import find_spec
 from pathlib import Path
@@ -53,7 +54,8 @@ def said(mpi_job):
 
     The last one is pytest, with what workers import from the root of the tests.
     """
-    known = {"DASKPART_TESTS_IN_MPI_JOB": "1", "PYTHONPATH": str(HERE.parent)}
+    paths = os.pathsep.join(filter(None, (str(HERE.parent), os.environ.get("PYTHONPATH"))))
+    known = {"DASKPART_TESTS_IN_MPI_JOB": "1", "PYTHONPATH": paths}
     return mpi_job(*(HERE / name for name in JOBS), **known)
 
 
