@@ -212,6 +212,24 @@ def _are_text(ids: Sequence[str]) -> bool:
     return first_is_text or any(map(_LEADING_ZERO.match, ids))
 
 
+def _refuse_no_columns(path: str, line: str, cells: Sequence[str], relation: Relation) -> None:
+    """ReadError for a first line of one column, or with what networkx writes behind an edge.
+
+    Before it is asked for a header, of which there is nothing to tell.
+    """
+    if len(cells) < 2:
+        raise ReadError(
+            f"{path}: its first line, {line[:60]!r}, is one column, expected are at least "
+            f"{' and '.join(relation.dims)}; tabs, commas, semicolons, '|', '::' or blanks part "
+            "columns"
+        )
+    if relation.one_side and _WITH_ATTRIBUTES.fullmatch(line.strip()):
+        raise ReadError(
+            f"{path}: what stands behind the edge in {line[:60]!r} are the attributes that "
+            "networkx.write_edgelist writes; write with data=False, or data=['weight']"
+        )
+
+
 def dialect_of(
     path: str,
     columns: Sequence[str | int] | None = None,
@@ -227,17 +245,7 @@ def dialect_of(
     lines = [line for _, line in numbered]
     delimiter = separator_of(lines[0])
     cells = [cells_of(line, delimiter) for line in lines]
-    if len(cells[0]) < 2:  # before it is asked for a header, of which there is nothing to tell
-        raise ReadError(
-            f"{path}: its first line, {lines[0][:60]!r}, is one column, expected are at least "
-            f"{' and '.join(relation.dims)}; tabs, commas, semicolons, '|', '::' or blanks part "
-            "columns"
-        )
-    if relation.one_side and _WITH_ATTRIBUTES.fullmatch(lines[0].strip()):
-        raise ReadError(
-            f"{path}: what stands behind the edge in {lines[0][:60]!r} are the attributes that "
-            "networkx.write_edgelist writes; write with data=False, or data=['weight']"
-        )
+    _refuse_no_columns(path, lines[0], cells[0], relation)
     said = header is not None or any(map(_is_amount, cells[0]))
     if header is None:
         header = _has_header(cells[:2], columns, relation)

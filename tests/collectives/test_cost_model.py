@@ -226,6 +226,16 @@ def test_constants_are_seconds(seconds):
             CostModel(**{name: seconds})
 
 
+def timed(now, step, nanoseconds):
+    """A step that moves a clock by as many nanoseconds as its arguments say."""
+
+    def with_time(*arguments, **static):
+        now[0] += 1e-9 * nanoseconds(*arguments)
+        return step(*arguments, **static)
+
+    return with_time
+
+
 @pytest.mark.parametrize("n_ranks", [1, 2, 5])
 def test_measuring_finds_what_a_unit_of_each_work_takes(monkeypatch, n_ranks):
     """By a clock that moves in steps alone, by ns a unit; ranks in turn wait for each other."""
@@ -244,13 +254,6 @@ def test_measuring_finds_what_a_unit_of_each_work_takes(monkeypatch, n_ranks):
         now[0] += seconds * times * (slower if times > 1 else 1)
         return vectors.dense[:1]
 
-    def timed(step, nanoseconds):
-        def with_time(*arguments, **static):
-            now[0] += 1e-9 * nanoseconds(*arguments)
-            return step(*arguments, **static)
-
-        return with_time
-
     def sending(array, source, destinations):
         each = long_byte if len(array) > cost_measurement._LARGE_BYTES // n_ranks else byte
         return len(destinations) * (message + each * len(array))
@@ -262,7 +265,7 @@ def test_measuring_finds_what_a_unit_of_each_work_takes(monkeypatch, n_ranks):
         "_repeat": lambda *_: empty, "unchanged": lambda *_: empty, "_pack_all": sending,
         "_combine_streams": lambda *_: round_, "_pack_stream": lambda _, __, to: message * len(to),
     }.items():  # fmt: skip
-        step = timed(getattr(cost_measurement, name), nanoseconds)
+        step = timed(now, getattr(cost_measurement, name), nanoseconds)
         monkeypatch.setattr(cost_measurement, name, step)
     monkeypatch.setattr(cost_measurement, "perf_counter", lambda: now[0])
     monkeypatch.setattr(cost_measurement, "_LONG_BYTES", 4 * SHORT_BYTES)
