@@ -51,12 +51,13 @@ def outputs_of(
     partition = plan.partition
     assert partition is not None
     with communicator_for(transport, n_ranks, client, oversubscribe=True) as comm:
-        prepared, data = laid_out(comm, plan, problem)
+        own = [partition.members(rank) for rank in range(n_ranks)]  # one pass pays no other order
+        prepared, data = laid_out(comm, plan, problem, own)
         model = comm.values([RankModel(list(weights.values()), {})] * n_ranks)
         found: Any = comm.gather(
             comm.run(infer, data, prepared[0], model, network=network, place=place)
         )
     whole = np.empty((partition.n_vertices, found[0].shape[1]), found[0].dtype)
-    for rank, rows in enumerate(found):
-        whole[partition.members(rank)] = rows
+    for vertices, rows in zip(own, found, strict=True):
+        whole[vertices] = rows
     return whole

@@ -18,6 +18,7 @@ distributed-memory systems", VLDB 2022, section 4.3.3.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -86,7 +87,9 @@ class BatchText(GCNText):
         watch: Watch | None = None,
     ) -> None:
         super().__init__(comm, plan, problem, optimizer, rate, watch)
-        rows = comm.map(drawn_from, self._data, comm.values(seeds_of_ranks(plan, problem)))
+        rows = comm.map(
+            drawn_from, self._data, comm.values(seeds_of_ranks(plan, problem, self.own))
+        )
         self._begin, self.step = begin, epoch
         self.fixed = (self._data, self._prepared, rows, None)
         of_batches = {"batches": plan.batches, "exchange": exchange_of(plan.backward)}
@@ -96,11 +99,12 @@ class BatchText(GCNText):
             self.fixed = (*self.fixed[:3], comm.run(the_batch, self.fixed, **of_batches))
 
 
-def seeds_of_ranks(plan: BatchPlan, problem: GraphProblem) -> list[tuple[NDArray[Any], ...]]:
-    """For each rank what `sampling.drawn_from` takes."""
+def seeds_of_ranks(
+    plan: BatchPlan, problem: GraphProblem, orders: Sequence[NDArray[np.int64]]
+) -> list[tuple[NDArray[Any], ...]]:
+    """For each rank, which has its vertices in some order, what `sampling.drawn_from` takes."""
     sampler = plan.batches.sampler
     given: list[tuple[NDArray[Any], ...]] = []
-    assert plan.partition is not None
     may_begin = np.ones(problem.n_vertices, bool)
     if not isinstance(sampler, VertexSampler):
         may_begin = problem.training
@@ -109,8 +113,7 @@ def seeds_of_ranks(plan: BatchPlan, problem: GraphProblem) -> list[tuple[NDArray
     if isinstance(sampler, LayerSampler):
         sampler = replace(sampler, size=plan.batches.size, seeds=np.flatnonzero(may_begin))
         probabilities = sampler.probabilities(adjacency_of(problem))
-    for rank in range(plan.n_ranks):
-        own = plan.partition.members(rank)
+    for rank, own in enumerate(orders):
         halo = halo_of(plan.forward, rank)
         seeds = np.flatnonzero(may_begin[own])
         of_rank = (

@@ -7,16 +7,21 @@
 The halo is ordered by owner and then by vertex, so what one rank sends is one block of it
 (Demirci et al., VLDB 2022, equations 7 to 9). A layer of a mini-batch makes rows for the first of
 its own vertices only, those that the layer behind reads; all of them are columns.
+
+Own vertices may stand in any order. In one that has neighbours near each other, rows of H that a
+product reads are more often in the caches still.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from daskpart.collectives import Plan
 from daskpart.partitions import Partition
@@ -24,6 +29,8 @@ from daskpart.partitions import Partition
 from .operators import narrow
 
 Csr = tuple[NDArray[Any], NDArray[np.int32], NDArray[Any]]
+
+_N_COMPARED = 1 << 20  # edges by which two orders are compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +71,8 @@ class RankGraph:
     Attributes
     ----------
     own : int64 ndarray
-        Its vertices, rising; in a mini-batch those of the layer, rows first.
+        Its vertices, in the order in which it has them; in a mini-batch those of the layer, rows
+        first.
     forward, backward : Halves
         Rows of Â, and of Âᵀ; one object where Â is symmetric.
     """
@@ -91,7 +99,7 @@ def halves_of(
     joined : bool
         See `Halves`.
     """
-    if len(own) == matrix.shape[0]:
+    if np.array_equal(own, np.arange(matrix.shape[0])):
         nothing = (np.zeros_like(matrix.indptr), matrix.indices[:0], matrix.data[:0])
         return Halves((matrix.indptr, matrix.indices, matrix.data), nothing, halo, len(own))
     rows = matrix[own]
@@ -131,8 +139,48 @@ def halo_of(plan: Plan, rank: int) -> NDArray[Any]:
     return plan.rounds[0].of_rank(rank).in_items
 
 
+def near_neighbours(pattern: Any, partition: Partition, symmetric: bool) -> list[NDArray[np.int64]]:
+    """Each rank's vertices, in an order in which neighbours stand near each other.
+
+    That is the reverse Cuthill–McKee order of its part of the graph, which takes about as long as
+    a product with a few columns, or the rising one where that has neighbours nearer, as where
+    who numbered the vertices knew of their clusters.
+
+    Parameters
+    ----------
+    pattern : scipy CSR array of shape (n, n)
+        Of Â.
+    partition : Partition
+    symmetric : bool
+        Whether every edge goes both ways.
+    """
+    found = []
+    for rank in range(partition.n_parts):
+        own = partition.members(rank)
+        block = narrow(pattern[own][:, own])
+        if block.indptr.dtype == np.int32:  # all that scipy takes
+            order = reverse_cuthill_mckee(block, symmetric_mode=symmetric)
+            places = np.empty_like(order)
+            places[order] = np.arange(len(order), dtype=order.dtype)
+            if _distance(block, places) < _distance(block, np.arange(len(own))):
+                own = own[order]
+        found.append(own)
+    return found
+
+
+def _distance(block: Any, places: NDArray[Any]) -> float:
+    """Bits of the distance between the places of neighbours, summed over some of the edges."""
+    some = slice(None, None, 1 + block.nnz // _N_COMPARED)
+    rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))[some]
+    return float(np.log2(1 + np.abs(places[rows] - places[block.indices[some]])).sum())
+
+
 def cut_graph(
-    matrix: Any, partition: Partition, there: Plan, back: Plan | None, joined: bool = False
+    matrix: Any,
+    own: Sequence[NDArray[np.int64]],
+    there: Plan,
+    back: Plan | None,
+    joined: bool = False,
 ) -> list[RankGraph]:
     """Each rank's part.
 
@@ -140,8 +188,8 @@ def cut_graph(
     ----------
     matrix : scipy CSR array
         Â.
-    partition : Partition
-        Of the vertices.
+    own : sequence of int64 ndarray
+        The vertices of each rank, in the order in which it has them.
     there, back : Plan
         Messages of a product with Â, and with Âᵀ; None: Â is symmetric.
     joined : bool
@@ -149,10 +197,9 @@ def cut_graph(
     """
     transposed = None if back is None else narrow(scipy.sparse.csr_array(matrix.T))
     parts = []
-    for rank in range(partition.n_parts):
-        own = partition.members(rank)
-        forward = backward = halves_of(matrix, own, halo_of(there, rank), joined)
+    for rank, vertices in enumerate(own):
+        forward = backward = halves_of(matrix, vertices, halo_of(there, rank), joined)
         if back is not None:
-            backward = halves_of(transposed, own, halo_of(back, rank))
-        parts.append(RankGraph(own, forward, backward))
+            backward = halves_of(transposed, vertices, halo_of(back, rank))
+        parts.append(RankGraph(vertices, forward, backward))
     return parts

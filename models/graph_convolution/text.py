@@ -8,7 +8,7 @@ What a pass is stands in `passes`; here is what the base asks of every model.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -45,7 +45,7 @@ from .passes import (
 )
 from .plan import LABELS, GCNPlan
 from .problem import GraphProblem
-from .ranks import cut_graph
+from .ranks import cut_graph, near_neighbours
 from .rows import SparseRows
 from .state import GCNState
 
@@ -66,6 +66,11 @@ class GCNText(Text):
     rate : LearningRate
     watch : Watch or None
         What says which epoch is the best: each rank keeps its weights.
+
+    Attributes
+    ----------
+    own : list of int64 ndarray
+        The vertices of each rank, in the order in which it has them.
     """
 
     watches = True
@@ -82,7 +87,8 @@ class GCNText(Text):
     ) -> None:
         self.session, self._plan = comm, plan
         self._rate, self._watch = rate, watch
-        self._prepared, self._data = laid_out(comm, plan, problem)
+        self.own = orders_of_ranks(plan, problem)
+        self._prepared, self._data = laid_out(comm, plan, problem, self.own)
         self.fixed: Any = (self._data, self._prepared)
         self.step = epoch
         self._begin: Callable[..., Any] = begin
@@ -126,13 +132,26 @@ class GCNText(Text):
 # -- set-up ---
 
 
-def laid_out(comm: Communicator, plan: GCNPlan, problem: GraphProblem) -> tuple[Prepared, PerRank]:
-    """Messages prepared, and what stays on each rank."""
-    network, partition = plan.network, plan.partition
-    assert partition is not None
-    back = None if plan.is_symmetric else plan.backward
+def orders_of_ranks(plan: GCNPlan, problem: GraphProblem) -> list[NDArray[np.int64]]:
+    """The vertices of each rank, in the order in which it has them in a fit."""
+    assert plan.partition is not None
+    return near_neighbours(problem.pattern, plan.partition, problem.has_symmetric_pattern)
+
+
+def laid_out(
+    comm: Communicator,
+    plan: GCNPlan,
+    problem: GraphProblem,
+    own: Sequence[NDArray[np.int64]] | None = None,
+) -> tuple[Prepared, PerRank]:
+    """Messages prepared, and what stays on each rank.
+
+    Its vertices are in the order of `own`; None: of `orders_of_ranks`.
+    """
+    own = orders_of_ranks(plan, problem) if own is None else own
+    network, back = plan.network, None if plan.is_symmetric else plan.backward
     graphs = cut_graph(
-        problem.operator(network), partition, plan.forward, back, joined=network.joins_columns
+        problem.operator(network), own, plan.forward, back, joined=network.joins_columns
     )
     problem.let_go()  # else it would be here, beside the ranks', as long as the fit takes
     held = [

@@ -301,7 +301,8 @@ def run_on_parts(
     pattern = with_loops(adjacency)
     partition = vertex_partition(pattern, n_ranks, partitioner, random_state)
     plan = product_plan(pattern, partition, "expand")
-    graphs = cut_graph(matrix, partition, plan, None, joined=True)
+    members = [partition.members(rank) for rank in range(n_ranks)]
+    graphs = cut_graph(matrix, members, plan, None, joined=True)
     local = transport == "local"
     with (
         ThreadsCommunicator(n_ranks)

@@ -31,14 +31,14 @@ def product(layer, kind, n_ranks, options=None):
     comm = communicator_for("local", n_ranks)
     _, data = laid_out(comm, plan, problem)
     found = np.zeros((problem.n_vertices, problem.n_inputs))
-    for rank, held in enumerate(comm.gather(data)):
+    for held in comm.gather(data):
         rows = held.rows
         if kind == "sparse":
             rows = np.zeros((len(rows), rows.n_columns))
             for row in range(len(rows)):
                 entries = slice(*held.rows.indptr[row : row + 2])
                 rows[row, held.rows.indices[entries]] = held.rows.data[entries]
-        found[plan.partition.members(rank)] = rows
+        found[held.graph.own] = rows
     wanted = problem.inputs(network)
     for _ in range(network.layers[0].hops):
         wanted = problem.operator(network) @ wanted

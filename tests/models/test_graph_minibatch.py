@@ -105,11 +105,10 @@ def test_an_epoch_has_every_seed_once():
             order = comm.map(
                 sampling.order_of_epoch, text.fixed[2], batches=plan.batches, number=number
             )
-            members = [plan.partition.members(rank) for rank in range(3)]
             found = [
                 [
                     own[each.seeds[each.pointer[b] : each.pointer[b + 1]]]
-                    for own, each in zip(members, comm.gather(order), strict=True)
+                    for own, each in zip(text.own, comm.gather(order), strict=True)
                 ]
                 for b in range(plan.batches.n_batches)
             ]
@@ -259,7 +258,7 @@ def test_entries_are_divided_by_their_probabilities(sampler):
         own, (indptr, indices, values) = held.graph.own, held.graph.forward.local
         of_rows = np.repeat(own[: held.graph.forward.n_rows], np.diff(indptr))
         np.add.at(total, (of_rows, own[indices]), values)
-        times[top.targets] += 1
+        times[text.own[0][top.targets]] += 1
     found, diagonal = total / times[:, None], np.eye(N, dtype=bool)
     np.testing.assert_allclose(found[diagonal], whole[diagonal], rtol=1e-9)
     assert abs(times - 100).max() < 50
@@ -289,10 +288,7 @@ def test_rows_of_means_keep_their_sums(sampler, layer):
     )
     sums = np.asarray(problem.operator(plan.network).sum(axis=1)).ravel()
     data, _, edges = drawn(text, plan, comm)
-    for held, top, own in zip(
-        comm.gather(data[-1]), comm.gather(edges[0]),
-        (plan.partition.members(rank) for rank in range(3)), strict=True,
-    ):  # fmt: skip
+    for held, top, own in zip(comm.gather(data[-1]), comm.gather(edges[0]), text.own, strict=True):
         halves = held.graph.forward
         found = np.zeros(halves.n_rows)
         for indptr, _, values in (halves.local, halves.remote):
@@ -315,13 +311,13 @@ def test_a_layer_makes_rows_for_what_the_layer_behind_reads(sampler, layer, n_ra
     data, _, edges = drawn(text, plan, comm)
     seeds = comm.gather(edges[0])
     for rank, of_layers in enumerate(zip(*map(comm.gather, data), strict=True)):
-        members, read = plan.partition.members(rank), seeds[rank].targets
+        own, read = text.own[rank], seeds[rank].targets
         for each in reversed(of_layers):
             graph_of, halves = each.graph, each.graph.forward
             assert halves.n_own == len(graph_of.own) >= halves.n_rows == len(read)
-            np.testing.assert_array_equal(graph_of.own[: halves.n_rows], members[read])
+            np.testing.assert_array_equal(graph_of.own[: halves.n_rows], own[read])
             assert len(np.unique(graph_of.own)) == halves.n_own
-            read = np.searchsorted(members, graph_of.own)
+            read = np.array([own.tolist().index(each) for each in graph_of.own], int)
         assert [len(each.rows) for each in of_layers[:1]] == [len(read)]
         if sampler != "vertex":  # that has one graph for all layers
             assert not any(len(each.rows) for each in of_layers[1:])
