@@ -165,7 +165,7 @@ def replace_folder(target: Path, write: Callable[[Path], None], n_bytes: int) ->
         partial.mkdir(parents=True)
         remove_left_behind(target)
         write(partial)
-        for written in partial.rglob("*"):
+        for written in (partial, *partial.rglob("*")):
             _flush(written)
         while partial.exists():
             _change_places(partial, target)

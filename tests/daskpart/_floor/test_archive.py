@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 
 import numpy as np
@@ -52,6 +53,45 @@ def test_a_write_amid_another_harms_neither(tmp_path, monkeypatch, suffix):
     arrays, header = read_arrays(path)
     assert header == {"of": "the outer"} and arrays["values"].tolist() == [0, 1, 2, 3, 4]
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_write_between_the_renames_of_another_harms_neither(tmp_path, monkeypatch):
+    path, replace, begun = tmp_path / "run.zarr", os.replace, []
+
+    def amid(source, target):
+        if target == path and not begun:
+            begun.append(path)
+            write_arrays(path, {"values": np.arange(3)}, {})
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", amid)
+    write_arrays(path, {"values": np.arange(5)}, {})
+    assert read_arrays(path)[0]["values"].tolist() == [0, 1, 2, 3, 4]
+    assert begun == [path] == [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_power_cut_after_the_rename_finds_all_that_was_written(tmp_path, monkeypatch, suffix):
+    """What takes a place is on the disk before that, at its full length, and the folder behind."""
+    flushed, replace = {}, os.replace
+    path = tmp_path / f"run{suffix}"
+
+    def fsync(descriptor):
+        found = os.fstat(descriptor)
+        flushed[found.st_ino] = found.st_size
+
+    def replace_flushed(source, target):
+        if target == path:  # zarr has renames of its own
+            for written in (source, *source.rglob("*")):
+                found = written.stat()
+                assert flushed.get(found.st_ino) == found.st_size, written
+            flushed.clear()
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace_flushed)
+    write_arrays(path, {"values": np.arange(5)}, {})
+    assert [*flushed] == [tmp_path.stat().st_ino]
 
 
 def test_a_file_that_was_opened_to_a_group_stays_so(tmp_path):
@@ -108,6 +148,14 @@ def test_a_link_to_what_was_being_replaced_is_read(tmp_path):
     link.symlink_to(real)
     real.rename(tmp_path / ".kept.npz.previous")
     assert read_arrays(link)[0]["values"].tolist() == [0, 1, 2]
+
+
+def test_an_array_that_is_lost_is_missed(tmp_path):
+    path = tmp_path / "run.zarr"
+    write_arrays(path, {"values": np.arange(3), "others": np.arange(4)}, {})
+    shutil.rmtree(path / "values")
+    with pytest.raises(ReadError, match="damaged: values"):
+        read_arrays(path)
 
 
 @pytest.mark.parametrize("read", [opened_npz, read_arrays])

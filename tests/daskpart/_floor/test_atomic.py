@@ -15,12 +15,13 @@ from daskpart._floor.archive import replace_folder
 from daskpart._floor.atomic import replacing
 
 
-def test_a_file_is_made_and_replaced(tmp_path):
-    path = tmp_path / "some.bin"
+def test_a_file_is_made_and_replaced(tmp_path, monkeypatch):
+    path, flushed = tmp_path / "some.bin", []
+    monkeypatch.setattr(os, "fsync", lambda number: flushed.append(os.fstat(number).st_size))
     for content in (b"old and long", b"new"):
         with replacing(path) as file:
             file.write(content)
-        assert path.read_bytes() == content
+        assert path.read_bytes() == content and flushed.pop() == len(content)
     assert os.listdir(tmp_path) == ["some.bin"]
 
 
@@ -141,3 +142,16 @@ def test_what_is_written_elsewhere_stays(tmp_path, monkeypatch):
     monkeypatch.undo()
     write_all(tmp_path)
     assert sorted(unfinished(tmp_path)) == sorted(path.name for path in others)
+
+
+@pytest.mark.skipif(not atomic._processes(), reason="which processes end is not known here")
+@pytest.mark.parametrize("error", [PermissionError, ProcessLookupError])
+def test_what_another_user_writes_stays(tmp_path, monkeypatch, error):
+    def kill(*_):
+        raise error
+
+    other = atomic.partial_of(tmp_path / "a.bin")
+    other.write_text("half")
+    monkeypatch.setattr(os, "kill", kill)
+    atomic.remove_left_behind(tmp_path / "a.bin")
+    assert other.exists() == (error is PermissionError)

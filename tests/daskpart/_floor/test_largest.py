@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from daskpart._floor.largest import largest
@@ -12,6 +12,7 @@ _FEW = st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.0, np.inf, -np.inf, np.nan])
 
 
 @given(st.lists(st.one_of(_FEW, st.floats(width=32)), max_size=30), st.integers(1, 12))
+@example([np.nan, 1.0, np.nan], 2)
 def test_they_are_those_of_a_stable_sort(numbers, n):
     values = np.array(numbers, np.float64)
     expected = np.argsort(-np.abs(values), kind="stable")[:n]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from daskpart.errors import DaskpartWarning, InputError, ReadError
 from daskpart.hypergraph import Hypergraph
 from daskpart.parsa import bipartite
-from daskpart.parsa.bipartite import Bipartite, block_of
+from daskpart.parsa.bipartite import Bipartite, block_of, totals
 from daskpart.readers import read
 
 
@@ -72,9 +72,16 @@ def test_libsvm_files_give_the_graph_of_their_matrix(tmp_path: Path, first: int)
 
 def test_features_of_a_line_may_come_in_any_order(tmp_path: Path):
     path = tmp_path / "few.libsvm"
-    path.write_text("1 5:1 2:1\n0\n1 1:1\n")
+    path.write_text("0\n1 2:1 5:1\n0\n1 6:1 1:1\n0\n")
     graph = Bipartite.from_libsvm(path)
-    assert graph.parameters.tolist() == [1, 4, 0] and graph.data_pointer.tolist() == [0, 2, 2, 3]
+    assert graph.parameters.tolist() == [1, 4, 0, 5]
+    assert graph.data_pointer.tolist() == [0, 0, 2, 2, 4, 4]
+
+
+def test_totals_are_those_of_all_chunks():
+    chunks = [([2, 0], [0, 7]), ([], []), ([1], [3])]
+    found = totals((np.array(n, np.int64), np.array(of, np.int64)) for n, of in chunks)
+    assert found == (3, 3, 0, 7)
 
 
 @pytest.mark.parametrize(
