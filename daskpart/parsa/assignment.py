@@ -217,9 +217,8 @@ def assign_again(
             rows = base[block.parameters]
             place_of[block.parameters] = np.arange(len(rows))
             for before in recent:
-                if before.number != number:
-                    place = place_of[before.parameters]
-                    rows[place[place >= 0]] |= before.own[place >= 0]
+                place = place_of[before.parameters]
+                rows[place[place >= 0]] |= before.own[place >= 0]
             place_of[block.parameters] = -1
             assigned = assign_block(block, number, int(blocks.starts[number]), rows, settings)
             recent.append(assigned)

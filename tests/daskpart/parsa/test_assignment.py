@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daskpart.parsa.assignment import Settings, assign_block
+from daskpart.parsa.assignment import Settings, assign_block, sets_of_sample
 from daskpart.parsa.bipartite import Bipartite
 from daskpart.parsa.neighbours import NeighbourSets, own_bits
 
@@ -133,6 +133,7 @@ def test_own_bits_are_the_neighbours_of_each_part(seed, n_parts):
     assignment = rng.integers(0, n_parts, 12).astype(np.int32)
     whole = graph_of(neighbours, 9).select(np.arange(12, dtype=np.int32))
     sets = NeighbourSets.empty(9, n_parts)
+    assert not sets.sizes.any()
     sets.add(whole, assignment)
     wanted = [
         set().union(*(row for row, part in zip(neighbours, assignment, strict=True) if part == i))
@@ -145,6 +146,19 @@ def test_own_bits_are_the_neighbours_of_each_part(seed, n_parts):
     for v in range(9):
         parts = pairs.parts[pairs.pointer[v] : pairs.pointer[v + 1]].tolist()
         assert parts == [i for i in range(n_parts) if v in wanted[i]]
+
+
+@pytest.mark.parametrize("n_blocks, share, n_sampled", [(1, 0.3, 12), (5, 0.3, 12), (5, 1, 40)])
+def test_a_sample_is_drawn_of_as_many_data_as_asked(n_blocks, share, n_sampled):
+    graph = graph_of([{u} for u in range(40)], 40)
+    drawn = [
+        sets_of_sample(graph.blocks(n_blocks, 3), Settings(4), share, seed) for seed in (0, 0, 1)
+    ]
+    touched = [np.flatnonzero(sets.bits.any(axis=1)).tolist() for sets in drawn]
+    assert [len(each) for each in touched] == [n_sampled] * 3
+    assert touched[0] == touched[1]
+    assert (touched[0] == touched[2]) == (share == 1)
+    assert drawn[0].sizes.tolist() == [n_sampled // 4] * 4
 
 
 def test_random_parts_are_even_and_fixed_by_the_seed():

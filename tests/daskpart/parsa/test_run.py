@@ -114,7 +114,9 @@ def test_extra_passes_and_polish_are_worth_their_time(matrix):
     assert traffic(n_blocks=6, extra_passes=2) < 0.95 * traffic(n_blocks=6)
     assert traffic(polish=True) < 0.95 * traffic()
     passes = {"n_blocks": 6, "extra_passes": 1}
-    assert partition(matrix, K, **passes) == partition(matrix, K, **passes, window=5)  # all others
+    found = partition(matrix, K, **passes)
+    assert found == partition(matrix, K, **passes, window=5)  # all others
+    assert found != partition(matrix, K, **passes, window=1)
 
 
 def test_one_part_and_as_many_parts_as_data():
