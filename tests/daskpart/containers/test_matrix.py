@@ -453,6 +453,8 @@ def test_repeats_may_be_summed_and_events_counted():
     assert as_matrix(timed, repeats="sum").values.tolist() == [2, 1, 1]
     weighed = clicks.assign(rating=[1.0, 2.5, 1.0, 1.0])
     assert as_matrix(weighed, repeats="sum").values.tolist() == [3.5, 1, 1]
+    small = clicks.assign(rating=np.float32([1, 2**24, 1, -(2**24)]), item=5, user=1)
+    assert as_matrix(small, repeats="sum").values.tolist() == [2]  # rounded once
     large = clicks.assign(rating=np.float32([2e38, 2e38, 1, 1]))
     with pytest.raises(
         InputError, match=r"sums of ratings are NaN or infinite.*user 0 \(1\), item"

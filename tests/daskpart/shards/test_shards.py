@@ -79,7 +79,8 @@ def test_columns_are_local_owned_nonlocal():
         ([], 0, 0, 0),
     ]
     assert [s.rows.tolist() for s in shards] == [[0, 2], [1, 4], [3], []]
-    np.testing.assert_array_equal(shards[0].to_coo().todense(), [[5, 1, 0], [4, 0, 1]])
+    local = sparse.COO.from_numpy(np.array([[5, 1, 0], [4, 0, 1]], float))
+    assert_same_matrix(shards[0].to_coo(), local)
     assert shards[0].row_index.dtype == shards[0].column_index.dtype == np.int32
 
 
@@ -109,6 +110,8 @@ def test_every_nonzero_is_in_one_shard(seed, n_parts, nnz, in_blocks):
         not_owned = part.n_local + part.n_owned
         assert (owners[:not_owned] == rank).all()
         assert (owners[not_owned:] != rank).all()
+        local = part.to_coo()
+        assert_same_matrix(local, sparse.COO(local.coords, local.data, local.shape))  # in order
 
 
 @pytest.mark.parametrize("assignment", [[0, 0, 1, 1, 2], [0, 1, 0, 2, 1]])
@@ -174,14 +177,22 @@ def test_tools_of_dask_give_shards_that_can_be_computed(lazily):
             assert_same_shards(made.compute(), shards.compute())
             assert_same_shards(dask.compute(made)[0], shards.compute())
             assert_same_matrix(made.array.compute(), shards.array.compute())
+        assert wait_on(shards).name != shards.name
 
 
-def test_two_cuts_that_differ_in_empty_parts_alone_are_computed_together():
+def test_cuts_that_differ_in_one_thing_alone_are_computed_together():
+    """In empty parts, in the parts of rows, in owners: what has one name is computed once."""
     chunks = da.from_array(sparse.COO(DENSE), chunks=(2, 6))
-    cuts = [shard(chunks, partition) for partition in (PARTITION_2, PARTITION)]
-    for both in (cuts, cuts[::-1]):
-        for found, one in zip(dask.compute(*both, scheduler="sync"), both, strict=True):
-            assert_same_shards(found, shard(sparse.COO(DENSE), one.partition).compute())
+    turned = Partition(PARTITION_2.assignment[::-1], 3)
+    given_owners = [0, 2, 1, 1, 0, 0], [0, 1, 0, 1, 2, 0]
+    cuts = [(PARTITION_2, "random"), (PARTITION, "random"), (turned, "random")]
+    cuts += [(PARTITION_2, owners) for owners in given_owners] + [(turned, given_owners[0])]
+    for order in (cuts, cuts[::-1]):
+        lazy = [shard(chunks, partition, owners=owners) for partition, owners in order]
+        found = dask.compute(*lazy, scheduler="sync")
+        for shards, (partition, owners) in zip(found, order, strict=True):
+            wanted = shard(sparse.COO(DENSE), partition, owners=owners).compute()
+            assert_same_shards(shards, wanted)
 
 
 @pytest.mark.parametrize("axis", ["rows", "columns"])
