@@ -73,7 +73,10 @@ def test_owners_need_what_they_keep_and_traffic_is_as_defined(seed, one_connecti
     for parts, owner in zip(sharers, found.owners.tolist(), strict=True):
         assert owner in parts if parts else owner == -1
     assert found.traffic.tolist() == traffic_of(sharers, found.owners.tolist(), n_parts)
-    assert found.traffic.sum() == 2 * sum(max(len(parts) - 1, 0) for parts in sharers)
+    total = 2 * sum(max(len(parts) - 1, 0) for parts in sharers)
+    assert found.traffic.sum() == total
+    own = [sum(i in parts and len(parts) > 1 for parts in sharers) for i in range(n_parts)]
+    assert found.bound == max(-(-total // n_parts), *own)
     assert found.traffic.max() >= found.bound == lower_bound(sets.bits, sets.sizes)
 
 
@@ -159,5 +162,8 @@ def test_random_owners_share_the_same_total(seed):
     sets = sets_of(sharers, 9)
     traffic = sets.sizes.copy()
     random_traffic(sets.bits, seed, traffic)
+    other = sets.sizes.copy()
+    random_traffic(sets.bits, seed ^ 1, other)
+    assert not np.array_equal(traffic, other)
     found = place_parameters(sets.bits, sets.sizes)
     assert traffic.sum() == found.traffic.sum() and traffic.max() > found.traffic.max()
