@@ -93,9 +93,9 @@ def _plain(y: Any) -> NDArray[Any]:
         found = column_or_1d(found, warn=True)
     if found.ndim not in (1, 2) or 0 in found.shape[1:]:
         raise InputError(f"y has shape {found.shape}; give one label, or one row, for each vertex")
-    if found.dtype.kind == "f" and np.isinf(found).any():
+    if found.dtype.kind in "fO" and np.isin(found, (np.inf, -np.inf)).any():
         raise InputError(
-            f"Input y contains infinity or a value too large for {found.dtype}: label with numbers"
+            "Input y contains infinity or a value too large for its type: label with finite numbers"
         )
     return found
 

@@ -124,6 +124,16 @@ def test_a_table_without_columns_is_refused(read):
         read(np.empty((5, 0)))
 
 
+@pytest.mark.parametrize("read", [class_targets, number_targets])
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_no_label_is_infinite(value, read):
+    """Nor one among objects, as a list with None and a masked array are read."""
+    plain = np.array([0.0, 1.0, value, 2.0])
+    for y in (plain, [*plain, None], np.ma.array(plain, mask=[0, 0, 0, 1])):
+        with pytest.raises(InputError, match="y contains infinity"):
+            read(y)
+
+
 @pytest.mark.parametrize("dtype", [float, object])
 def test_whole_numbers_that_nan_made_floats_are_whole_again(dtype):
     """As those of a file of labels, some of which are then held out."""
