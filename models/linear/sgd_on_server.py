@@ -99,6 +99,7 @@ def bytes_held(endpoint: ServerEndpoint, solver: RankSolver) -> int:
     return solver.rows.nbytes + solver.feedback.residual.nbytes + shard
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a fit that diverges is told at the end
 def epoch(
     endpoint: ServerEndpoint, solver: RankSolver, *, number: int, rates: NDArray[Any],
     fit: ServerSgd, first: int = 0,
@@ -119,6 +120,7 @@ def epoch(
     return total, perf_counter() - begun
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a fit that diverges is told at the end
 def shrink(endpoint: ServerEndpoint, *, scale: float) -> float:
     """Make v of the shard beside the rank what it stands for; gives Σ w², intercepts left out."""
     ids = endpoint.own_ids

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from fit_tools import assert_same
 from sklearn.datasets import dump_svmlight_file
 
 from daskpart import LinearRegression, LinearSVC, LogisticRegression
 from daskpart.collectives import ParameterServer
-from daskpart.errors import InputError
-from daskpart.models.linear import sgd_on_server
+from daskpart.errors import DivergenceError, InputError
+from daskpart.models.linear import server, sgd_on_server
 from daskpart.models.linear.losses import LOSSES
 from daskpart.models.linear.sgd_on_server import ServerSgd
 from daskpart.models.optimisation.schedules import schedule_of
@@ -98,11 +99,27 @@ def test_what_is_drawn_goes_on_where_ranks_have_uneven_shares(n_ranks, tmp_path)
     model = on_server("logistic", **how)
     steps = {-(-size // 4) for size in model.plan(X, y).sizes}
     assert len(steps) > 1 or n_ranks < 4  # some ranks have no batch in the last step
-    whole = model.fit(X, y).state_
     on_server("logistic", **kept, max_iter=1).fit(X, y)
-    again = on_server("logistic", **kept, resume=True).fit(X, y).state_
-    assert again.weights.tobytes() == whole.weights.tobytes()
-    assert again.residual.tobytes() == whole.residual.tobytes()
+    assert_same(on_server("logistic", **kept, resume=True).fit(X, y), model.fit(X, y))
+
+
+def test_a_fit_that_diverges_goes_to_its_last_good_epoch_on_a_server_anew(monkeypatch):
+    """All that were begun are closed: on a cluster one that is left holds its workers."""
+    begun = []
+
+    def recorded(*args: Any, **options: Any) -> ParameterServer:
+        begun.append(ParameterServer(*args, **options))
+        return begun[-1]
+
+    X, y = samples("huber")
+    model = partial(on_server, "huber", loss="squared", alpha=0.0, learning_rate="constant")
+    good = model(eta0=1e6, max_iter=5).fit(X, y)
+    monkeypatch.setattr(server, "ParameterServer", recorded)
+    fit = model(eta0=1e6, max_iter=30)
+    with pytest.raises(DivergenceError, match=r"in epoch 6:.*after epoch 5 is kept"):
+        fit.fit(X, y)
+    assert_same(fit, good)
+    assert [each.communicator.closed for each in begun] == [True] * len(begun) != []
 
 
 def test_an_epoch_pulls_what_batches_touch_and_pushes_what_they_move():
