@@ -206,8 +206,9 @@ def set_up(
     counts = allreduce(comm, comm.map(counts_of, entries)).result()
     how = {"block": blocks_of(counts[0], fit.n_blocks), "fit": fit}
     bound = allreduce(comm, comm.map(curvature_of, rows, **how)).result()
-    scale = (bound + fit.l2) * steps_at_once(counts[1], fit.delay, fit.n_blocks)
-    scale[-1] *= _UNPENALISED
+    with np.errstate(over="ignore"):  # it is told
+        scale = (bound + fit.l2) * steps_at_once(counts[1], fit.delay, fit.n_blocks)
+        scale[-1] *= _UNPENALISED
     scale[scale == 0] = 1.0
     solvers = comm.map(solver_of, rows, entries, ranks=counts[1], scale=scale, **how)
     return solvers, scale, counts[1] > 0

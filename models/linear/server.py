@@ -187,6 +187,11 @@ class BlocksText(ServerText):
         )
         comm = server.communicator
         solvers, self._scale, touched = comm.run(set_up, self._rows_on(comm), fit=fit)
+        if not np.isfinite(self._scale).all():
+            raise InputError(
+                "features are so large that sums of their squares are infinite: scale them "
+                "(MaxAbsScaler)"
+            )
         self._held = server.hold(solvers)
         server.set_values(self._first_rows(state, touched))
         self.memory = server.run(delayed_blocks.begin, self._held)

@@ -11,6 +11,7 @@ import dask.array
 import numpy as np
 import pytest
 import scipy.sparse
+from fit_tools import assert_same
 from sklearn.datasets import dump_svmlight_file
 from sklearn.linear_model import LogisticRegression as Reference
 
@@ -151,7 +152,7 @@ def test_a_resumed_fit_has_the_bits_of_an_unbroken_one(samples, tmp_path):
     whole = daskpart.LogisticRegression(**SERVER, n_ranks=3, max_iter=8).fit(X, y)
     daskpart.LogisticRegression(**SERVER, **kept, max_iter=3).fit(X, y)
     resumed = daskpart.LogisticRegression(**SERVER, **kept, max_iter=8, resume=True).fit(X, y)
-    assert resumed.coef_.tobytes() == whole.coef_.tobytes()
+    assert_same(resumed, whole)
     assert resumed.n_iter_ == 8
 
 
@@ -197,7 +198,10 @@ def test_traffic_is_that_of_the_placement(samples):
             for rank, own in enumerate(plan.members)
         )
         assert model.history_["volume"].tolist() == [2 * remote] * 2
-        assert model.comm_report_.measured_rows.sum() == 2 * remote
+        report, history = model.comm_report_, model.history_
+        assert report.measured_rows.sum() == 2 * remote
+        both = history.seconds_computing + history.seconds_communicating
+        assert (both <= history.seconds * (1 + 1e-9)).all() and report.seconds_blocked.all()
 
 
 def test_parsa_sends_less_than_random_on_real_data(shared_data):
@@ -250,6 +254,9 @@ def test_bad_input(samples):
     for partitioner in ("parsa", "connectivity"):
         with pytest.raises(InputError, match=f"{partitioner}.* looks at all rows"):
             model.set_params(transport="local", partitioner=partitioner).fit(lazy, y)
+    for factor in (1e200, 1e300):
+        with pytest.raises(InputError, match="so large that sums of their squares are infinite"):
+            model.set_params(transport="local", partitioner="auto").fit(factor * X, y)
     with pytest.raises(InputError, match="top_k, overlap and average need solver='sgd'"):
         model.set_params(transport="local", average=True).fit(X, y)
 
