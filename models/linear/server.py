@@ -205,7 +205,7 @@ class BlocksText(ServerText):
         """
         weights = state.weights.reshape(-1, self._fit.n_outputs).copy()
         if self._fit.l1 or self._fit.l2:
-            weights[:-1][~touched[:-1]] = 0.0
+            weights[~touched] = 0.0
         rows = state.slots.get("rows", np.zeros((0, 1)))  # exact, where the data are the same
         if rows.shape != weights.shape or not np.array_equal(rows / self._scale[:, None], weights):
             rows = weights * self._scale[:, None]

@@ -63,8 +63,8 @@ def optimum(samples) -> np.ndarray:
 @pytest.mark.parametrize("n_ranks", [1, 3])
 @pytest.mark.parametrize(
     "options",
-    [{"solver": "server"}, {"solver": "sgd", "aggregation": "server"}, {"solver": "lbfgs"},
-     {"solver": "sgd", "partitioner": "connectivity"}],
+    [{"solver": "server", "l1_ratio": 1.0, "C": 0.1}, {"solver": "lbfgs"},
+     {"solver": "sgd", "aggregation": "server"}, {"solver": "sgd", "partitioner": "connectivity"}],
 )  # fmt: skip
 def test_samples_without_any_entry_have_their_intercept(options, n_ranks, tmp_path):
     y = np.repeat([0, 1, 1], 6)
@@ -100,6 +100,14 @@ def test_the_optimum_of_liblinear(samples, optimum, delay, n_ranks, max_iter):
     assert model.intercept_[0] == 0
 
 
+def bytes_of(solver: delayed_blocks.RankSolver) -> int:
+    arrays = [solver.hot, solver.weight, solver.scores]
+    for block in solver.blocks:
+        arrays += [block.ids, block.scale, block.share, block.weights, block.pushed]
+        arrays += [array for piece in block.pieces for array in piece.entries]
+    return sum(array.nbytes for array in arrays)
+
+
 @pytest.mark.parametrize("delay", [1, 4])
 def test_it_converges_in_the_worst_order_of_calls(samples, optimum, delay):
     X, y = samples
@@ -113,7 +121,9 @@ def test_it_converges_in_the_worst_order_of_calls(samples, optimum, delay):
     ) as server:  # fmt: skip
         comm = server.communicator
         solvers, scale, _ = comm.run(set_up, comm.values(rows), fit=fit)
+        n_bytes = comm.fold(comm.map(bytes_of, solvers), list).result()
         held = server.hold(solvers)
+        assert server.run(delayed_blocks.begin, held) == n_bytes
         for _ in range(90):
             server.run(delayed_blocks.epoch, held)
         assert server.report.max_staleness == delay
@@ -134,6 +144,9 @@ def test_an_intercept_and_an_l2_penalty_are_those_of_lbfgs(samples):
     exact.fit(X, y, sample_weight=weight)
     model.fit(X, y, sample_weight=weight)
     np.testing.assert_allclose(model.coef_, exact.coef_, atol=3e-2)
+    for each in (exact, model):  # a step of the loss alone would overshoot
+        each.set_params(C=1e-3, max_iter=20).fit(X, y)
+    np.testing.assert_allclose(model.coef_, exact.coef_, atol=1e-4)
 
 
 def test_any_number_of_ranks_does_the_same_synchronous_steps(samples):
@@ -200,8 +213,9 @@ def test_traffic_is_that_of_the_placement(samples):
         assert model.history_["volume"].tolist() == [2 * remote] * 2
         report, history = model.comm_report_, model.history_
         assert report.measured_rows.sum() == 2 * remote
-        both = history.seconds_computing + history.seconds_communicating
-        assert (both <= history.seconds * (1 + 1e-9)).all() and report.seconds_blocked.all()
+        of_ranks = report.seconds_computing + report.seconds_blocked
+        assert of_ranks.max() * (1 - 1e-9) <= history.seconds.sum() < of_ranks.sum()
+        assert report.seconds_blocked.all()
 
 
 def test_parsa_sends_less_than_random_on_real_data(shared_data):
