@@ -9,6 +9,7 @@ import pytest
 
 from daskpart import LinearRegression, LogisticRegression, MLPClassifier
 from daskpart.errors import InputError
+from daskpart.models.samples.lazy import ranks_of_chunks
 
 LOCAL = {"n_ranks": 2, "transport": "local"}
 RANDOM = np.random.default_rng(0)
@@ -146,3 +147,14 @@ def test_weights_have_one_shape_in_memory_and_lazily(shape):
     for given, of_them in (((X, y), weight), (rows, weight), (rows, lazy)):
         with pytest.raises(InputError, match=r"1D array or scalar|shape|1 dimension"):
             LogisticRegression(n_ranks=1).fit(*given, sample_weight=of_them)
+
+
+def test_rows_of_ranks_have_the_name_of_all_that_they_are_made_of():
+    """On a cluster results of one name are one: of another target they would be those before."""
+    array = dask.array.ones((6, 2), chunks=(3, -1))
+    members, ones = [np.arange(3), np.arange(3, 6)], np.ones(6)
+    given = (array, members, ones, ones)
+    others = (array + 1, members[::-1], 2 * ones, 2 * ones)
+    changed = [(*given[:i], others[i], *given[i + 1 :]) for i in range(4)]
+    again, *names = [ranks_of_chunks(*each).keys[0] for each in (given, given, *changed)]
+    assert again == names[0] and len(set(names)) == 5
