@@ -250,13 +250,17 @@ def test_score_is_that_of_scikit_learn(kind):
     X, y = features(), labels(kind)
     fitted = model(loss=kind).fit(X, y, graph=graph())
     known = y >= 0 if kind == "classes" else ~np.isnan(y.reshape(N, -1)).any(axis=1)
-    weight = np.random.default_rng(0).random(N)
+    random = np.random.default_rng(0)
+    weight, order = random.random(N), random.permutation(N)
+    named = (pd.Series if y.ndim == 1 else pd.DataFrame)(y).iloc[order]
     found, given = fitted.predict(X)[known], y[known]
     for chosen in (None, weight):
         each = None if chosen is None else chosen[known]
         measure = r2_score if kind == "numbers" else accuracy_score
         wanted = measure(given, found, sample_weight=each)
         assert fitted.score(X, y, chosen) == pytest.approx(wanted, rel=1e-12)
+        turned = None if chosen is None else chosen[order]  # weights go with the labels
+        assert fitted.score(X, named, turned) == pytest.approx(wanted, rel=1e-12)
 
 
 def test_a_label_that_the_model_does_not_know_is_never_right():

@@ -240,6 +240,8 @@ def test_whole_blocks_change_places_from_epoch_to_epoch(sizes, n_whole, n_blocks
     assert all(each[n_whole:] == [*range(n_whole, n_blocks)] for each in orders)
     assert {each[0] for each in orders} == {*range(n_whole)}
     assert replace(fit, shuffle=False).blocks(1).tolist() == [*range(n_blocks)]
+    within = [tuple(fit.order(rows_of(8, 0), 1, block)) for block in range(n_whole)]
+    assert len(set(within)) == n_whole  # each is shuffled by itself
 
 
 # -- the disk ---

@@ -447,9 +447,12 @@ def test_dask_collections_are_learnt_from_and_answered_lazily():
     assert (model.predict(lazy).compute() == model.predict(X)).all()
 
 
-def test_partial_fit_goes_on_with_the_bits_of_a_fit():
+@pytest.mark.parametrize("approximate", [False, True])
+def test_partial_fit_goes_on_with_the_bits_of_a_fit(approximate):
+    """Also of what is drawn: it goes by the steps of the fit."""
     X, y = samples()
-    parts, whole = classifier(top_k=2, top_k_bucket=20), classifier(top_k=2, top_k_bucket=20)
+    options = {"top_k": 2, "top_k_bucket": 20, "top_k_approximate": approximate}
+    parts, whole = classifier(**options), classifier(**options)
     for _ in range(3):
         parts.partial_fit(X, y, classes=[0, 1, 2])
     assert_same_states(parts, whole.fit(X, y))
