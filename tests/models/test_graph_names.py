@@ -10,6 +10,7 @@ from test_graph_convolution import N, features, graph, labels, model, weights_of
 
 import daskpart
 from daskpart.errors import DaskpartWarning, InputError
+from daskpart.models.graph_convolution.vertex_names import placed
 
 
 def test_labels_are_matched_by_name():
@@ -406,6 +407,13 @@ def test_the_first_vertices_may_be_the_labelled_ones():
         fitted = model().fit(X, first, graph=A)
         np.testing.assert_array_equal(weights_of(fitted), weights_of(plain))
         assert fitted.score(X, first) == plain.score(X, first)
+
+
+def test_an_index_with_a_number_twice_names_no_vertices():
+    """As that of two tables of pandas, one behind the other: rows are in order."""
+    for index, known in (([0, 1, 0, 1], False), ([0, 1, 2, 4], False), ([3, 1, 0, 2], True)):
+        rows, n_rows = placed(np.array(index), None, None, 4, "labels")
+        assert (rows is not None) == known and n_rows == 4
 
 
 def test_a_default_index_beside_other_names_is_an_order():
