@@ -275,7 +275,10 @@ def test_a_label_that_the_model_does_not_know_is_never_right():
         fitted.score(features(), ["a"] * N)
 
 
-@pytest.mark.parametrize("nothing", [{"mask": np.zeros(N, bool)}, {"mask": labels() < 0}])
+@pytest.mark.parametrize(
+    "nothing",
+    [{"mask": np.zeros(N, bool)}, {"mask": labels() < 0}, {"sample_weight": 1.0 * (labels() < 0)}],
+)
 def test_a_score_of_nothing_is_refused(nothing):
     fitted = model(max_iter=1).fit(features(), labels(), graph=graph())
     with pytest.raises(InputError, match="no labelled vertex is left to judge by"):

@@ -104,3 +104,14 @@ def test_numbers_that_make_no_sense_are_refused(number):
 def test_two_weight_decays_are_refused():
     with pytest.raises(InputError, match=r"alpha is 0.0001 and the weight_decay of the optimizer"):
         MLPClassifier(optimizer=Adam(weight_decay=0.1)).fit(*samples())
+
+
+def test_another_optimizer_counts_its_steps_anew():
+    """Adam's first means are of one step, however many others went before."""
+    X, y = samples()
+    model = classifier(optimizer="sgd", warm_start=True, shuffle=False).fit(X, y)
+    adam = classifier(optimizer="adam", warm_start=True, shuffle=False)
+    adam.set_coefs(model.coefs_, model.intercepts_, classes=model.classes_)
+    model.set_params(optimizer="adam").fit(X, y)
+    for found, wanted in zip(model.coefs_, adam.fit(X, y).coefs_, strict=True):
+        np.testing.assert_array_equal(found, wanted)
