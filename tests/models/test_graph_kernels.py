@@ -97,6 +97,20 @@ def test_rows_that_are_asked_for_ahead(dtype, columns) -> None:
     np.testing.assert_allclose(back, matrix.T @ out, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("columns", [5, 40])
+def test_a_hub_keeps_its_digits(columns) -> None:
+    """Between rows of the length of a whole sum, one entry, and none."""
+    n_entries = np.array([3, 300_000, 4096, 0, 4097, 1])
+    indptr, random = np.append(0, n_entries.cumsum()), np.random.default_rng(0)
+    H = random.random((300_000, columns), np.float32)
+    indices = random.integers(0, len(H), indptr[-1], np.int32)
+    data = np.full(indptr[-1], 1 / 300, np.float32)
+    out = np.ones((len(n_entries), columns), np.float32)
+    spmm(indptr, indices, data, H, out)
+    matrix = scipy.sparse.csr_array((data, indices, indptr), shape=(len(n_entries), len(H)))
+    np.testing.assert_allclose(out, 1 + matrix.astype(float) @ H.astype(float), rtol=2e-6)
+
+
 @given(n=st.integers(1, 20), m=st.integers(1, 20), seed=st.integers(0, 10**6))
 def test_a_product_is_the_sum_of_both_halves(n, m, seed) -> None:
     """Local and remote columns one after the other, as ranks take them."""
