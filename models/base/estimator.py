@@ -124,11 +124,11 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
     def _check(self) -> None:
         """Refuse parameters that contradict each other (InputError)."""
 
-    def _check_goes_on(self, state: Any, problem: Any) -> None:
-        """Refuse, before anything is cut, what cannot go on from the last fit (InputError)."""
-
     def _going_on(self, state: Any, problem: Any) -> Any:
-        """The last step of the last fit as the start of the next; InputError for other data."""
+        """The last step of the last fit as the start of the next; InputError for other data.
+
+        It is made before anything is cut.
+        """
         return state
 
     def _in_another_fit(self, state: Any, settings: dict[str, Any]) -> Any:
@@ -337,7 +337,13 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
         self._check_checkpoints(one_step)
         kept = self._latest() if self.resume and not one_step else None
         seed = self._seed(kept) if plan is None else plan.random_state
-        reader, problem = self._read_for_fit(X, y, data, seed, one_step)
+        reader = self._reader(goes_on=one_step)
+        if one_step:
+            data["one_step"] = True
+        problem = reader._problem(X, y, data, seed)
+        going_on = None
+        if kept is None and self._goes_on(one_step):
+            going_on = self._going_on(self._of_today(self.state_).at_last(), problem)
         if plan is None:
             planner = copy(self)
             plan_it = partial(planner._planned, problem, seed, None, client, kept)
@@ -351,7 +357,7 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
             self._check_plan(plan, problem)
         plan = self._plan_of_fit(plan, problem)
         warn_of_memory(plan.memory(), self.transport, client)
-        start, last = self._beginning(kept, problem, plan, one_step)
+        start, last = self._beginning(one_step, problem, plan, kept, going_on)
         trainer = Trainer(
             self._connection(plan, client),
             partial(self._text, plan=plan, problem=problem, state=start),
@@ -378,18 +384,6 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
                 self._keep(trainer, state, problem, plan, reader)
         return self
 
-    def _read_for_fit(
-        self, X: Any, y: Any, data: dict[str, Any], seed: int, one_step: bool
-    ) -> tuple[Self, Any]:
-        """What read the data of a fit, and the problem; the last fit can go on with it."""
-        reader = self._reader(goes_on=one_step)
-        if one_step:
-            data["one_step"] = True
-        problem = reader._problem(X, y, data, seed)
-        if self._goes_on(one_step):
-            self._check_goes_on(self.state_, problem)
-        return reader, problem
-
     def _reader(self, goes_on: bool = False) -> Self:
         """What reads data and takes their features' number and names, which scikit-learn sets.
 
@@ -403,10 +397,16 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
         return reader
 
     def _beginning(
-        self, kept: State | None, problem: Problem, plan: FitPlan, one_step: bool
+        self,
+        one_step: bool,
+        problem: Problem,
+        plan: FitPlan,
+        kept: State | None,
+        going_on: State | None,
     ) -> tuple[State, int]:
-        """The state to begin from, and the last step."""
-        settings = self._identity(problem, plan)
+        """The state to begin from, and the last step; `going_on` is what `_going_on` gave."""
+        settings = self._identity(problem, plan.n_ranks, plan.random_state)
+        settings |= self._chosen(plan) | ({} if plan.weighed is None else {WEIGHED: plan.weighed})
         n_steps = 1 if one_step else self.max_iter
         if kept is not None:
             assert self.checkpoint_path is not None  # checked
@@ -414,11 +414,9 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
             if kept.settings["n_ranks"] != plan.n_ranks:
                 start = self._in_another_fit(start, settings)
             return replace(start, settings=settings), max(n_steps, kept.epoch)
-        if self._goes_on(one_step):
-            last = self._of_today(self.state_)
-            start = last.at_last().watched_in(settings, self.patience)
-            start = self._going_on(start, problem)
-            if not last.is_of(settings):
+        if going_on is not None:
+            start = going_on.watched_in(settings, self.patience)
+            if not going_on.is_of(settings):
                 start = replace(self._in_another_fit(start, settings), begun_behind=start.epoch)
         else:
             start = self._first_state(problem, plan)
@@ -493,6 +491,10 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
         self, problem: Any, seed: int, transport: str | None, client: Any, kept: Any
     ) -> Any:
         n_ranks = self._ranks_of_fit(problem, client, kept)
+        if kept is not None:  # told before anything is cut: all but what the plan chooses is known
+            assert self.checkpoint_path is not None  # checked
+            known = kept.settings | self._identity(problem, n_ranks, seed)
+            kept.check_resumes(known, self.checkpoint_path)
         plan = self._make_plan(
             problem,
             n_ranks,
@@ -546,14 +548,12 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
     def _settings_of(self, names: Sequence[str]) -> dict[str, Any]:
         return {name: described(getattr(self, name)) for name in names}
 
-    def _identity(self, problem: Problem, plan: FitPlan) -> dict[str, Any]:
-        """What must be equal for a resumed fit to be the same fit."""
+    def _identity(self, problem: Problem, n_ranks: int, random_state: int) -> dict[str, Any]:
+        """What must be equal for a resumed fit to be the same fit, but for what the plan chose."""
         return {
             **self._settings_of(self._decide_bits),
-            "n_ranks": plan.n_ranks,
-            "random_state": plan.random_state,
-            **({} if plan.weighed is None else {WEIGHED: plan.weighed}),
-            **self._chosen(plan),
+            "n_ranks": n_ranks,
+            "random_state": random_state,
             **problem.identity(),
             VALIDATION: problem.fingerprint_of_validation(),
         }

@@ -497,15 +497,14 @@ class State:
         Raises
         ------
         InputError
-            When more differs than ranks and who of them has what; see `check_resumes`.
+            As `check_resumes`.
         """
-        before, now = self.settings["n_ranks"], settings["n_ranks"]
-        if before != now:
-            settings = self.on_own_ranks(settings)
         self.check_resumes(settings, source)
+        before, now = self.settings["n_ranks"], settings["n_ranks"]
         if before != now:
             words = f"{source} is of {before} ranks, this fit has {now}: it goes on, to other bits"
             warn(words)
+            settings = self.on_own_ranks(settings)
         return self.watched_in(settings, patience)
 
     def check_resumes(
@@ -516,8 +515,11 @@ class State:
         Raises
         ------
         InputError
-            When anything differs; names both values of each difference.
+            When more differs than ranks and who of them has what; names both values of each
+            difference.
         """
+        if settings.get("n_ranks") != self.settings.get("n_ranks"):
+            settings = self.on_own_ranks(settings)
         odd = differences(self.settings, settings)
         if odd:
             raise InputError(

@@ -502,7 +502,7 @@ class CPDecomposition(CPModel):
         state = CPState(weights, typed, tuple(problem.dims), labels)
         return with_sums_of_1(state, fixed) if self.loss == POISSON else state
 
-    def _check_goes_on(self, state: CPState, problem: TensorProblem) -> None:
+    def _going_on(self, state: CPState, problem: TensorProblem) -> CPState:
         check_components(state, self.n_components)
         problem.check_same(state)
         before = state.settings.get("loss", self.loss)
@@ -511,8 +511,6 @@ class CPDecomposition(CPModel):
                 f"the last fit had loss={before!r}, and loss={self.loss!r} cannot go on from its "
                 "values, which are of another kind: fit with warm_start=False"
             )
-
-    def _going_on(self, state: CPState, problem: TensorProblem) -> CPState:
         fixed = problem.fixed
         stayed = by_place(state.settings.get("fixed_modes") or {}, state.dims, "fixed_modes")
         if self.loss == POISSON and (

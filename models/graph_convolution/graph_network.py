@@ -380,11 +380,9 @@ class GraphNetwork(FittedNetwork):
         slots = self._optimizer(plan.network).first_slots(list(weights.values()))
         return GCNState(weights, slots)
 
-    def _check_goes_on(self, state: GCNState, problem: GraphProblem) -> None:
-        check_shapes(shapes_by_name(self._network(problem, 0).layers), state.weights)
-
     def _going_on(self, state: GCNState, problem: GraphProblem) -> GCNState:
         network = self._network(problem, 0)
+        check_shapes(shapes_by_name(network.layers), state.weights)
         weights = {name: own.astype(self.dtype, copy=False) for name, own in state.weights.items()}
         slots = self._optimizer(network).first_slots(list(weights.values()))
         dtypes = {name: slot.dtype for name, slot in slots.items()}

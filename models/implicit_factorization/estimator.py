@@ -428,13 +428,11 @@ class ImplicitFactorization(Recommender):
             np.abs(state.item_factors, out=state.item_factors)
         return state
 
-    def _check_goes_on(self, state: ImplicitState, problem: Ratings) -> None:
-        check_components(state, self.n_components)
-
     def _going_on(self, state: ImplicitState, problem: Ratings) -> ImplicitState:
+        check_components(state, self.n_components)
         whole = joined(problem.matrix, state)
         if whole.shape == problem.shape and continues(whole, state):
-            state, _ = grown(state, whole, self._exact_rows)
+            state, _ = grown(state.unwatched(state.epoch), whole, self._exact_rows)
         return problem.in_order(state)
 
     def _solving(self) -> Solve:

@@ -376,9 +376,9 @@ class LinearModel(SampleModel):
         }
         return replace(state, weights=weights, mean=mean, slots=slots, residual=residual)
 
-    def _beginning(self, kept: Any, problem: Any, plan: Any, one_step: bool) -> tuple[Any, int]:
+    def _beginning(self, one_step: bool, *begins: Any) -> tuple[Any, int]:
         start: Any
-        start, last = super()._beginning(kept, problem, plan, one_step)
+        start, last = super()._beginning(one_step, *begins)
         anew = start.epoch and start.epoch == start.begun_behind and not one_step
         if anew and self.solver == "sgd" and not self._on_server:
             # what a batch of `partial_fit` lacks others have, so that is of its fit alone

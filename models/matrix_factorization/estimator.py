@@ -428,7 +428,7 @@ class MatrixFactorization(Recommender):
     def _first_state(self, problem: Ratings, plan: MFPlan) -> MFState:
         return problem.blank(plan.layout.n_components)
 
-    def _check_goes_on(self, state: MFState, problem: Ratings) -> None:
+    def _going_on(self, state: MFState, problem: Ratings) -> MFState:
         check_components(state, self.n_components)
         before = state.settings.get("loss", self.loss)
         if before != self.loss and "logistic" in (before, self.loss):
@@ -436,14 +436,12 @@ class MatrixFactorization(Recommender):
                 f'the last fit had loss="{before}", and loss="{self.loss}" cannot go on from its '
                 "scores, which are of another kind: fit with warm_start=False"
             )
-
-    def _going_on(self, state: MFState, problem: Ratings) -> MFState:
         if bool(self.biases) != state.settings.get("biases", bool(self.biases)):
             state = with_biases(state) if self.biases else without_biases(state)
         whole = joined(problem.matrix, state) if problem.in_memory else None
         if whole is not None and whole.shape == problem.shape and continues(whole, state):
             state = grown(
-                state,
+                state.unwatched(state.epoch),
                 whole,
                 regularization=float(self.regularization),
                 biases=bool(self.biases),

@@ -308,11 +308,9 @@ class SampleModel(DistributedEstimator):
                 f"{self.n_features_in_}"
             )
 
-    def _beginning(
-        self, kept: State | None, problem: Any, plan: FitPlan, one_step: bool
-    ) -> tuple[State, int]:
+    def _beginning(self, one_step: bool, *begins: Any) -> tuple[State, int]:
         start: Any
-        start, last = super()._beginning(kept, problem, plan, one_step)
+        start, last = super()._beginning(one_step, *begins)
         if start.epoch == start.begun_behind and not one_step:
             # what ranks have not sent of other data would move weights along gradients of those;
             # batches of `partial_fit` are one stream, of which nothing is to be lost

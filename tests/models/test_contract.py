@@ -110,10 +110,11 @@ def test_other_ranks_find_what_the_ranks_before_would_have(name, tmp_path):
     np.testing.assert_allclose(case.answers(resumed), case.answers(whole), rtol=1e-3, atol=1e-4)
 
 
-def test_other_ranks_are_no_reason_to_go_on_with_another_fit(tmp_path):
+def test_other_ranks_are_no_reason_to_go_on_with_another_fit(tmp_path, monkeypatch):
     case, path = MODELS["LogisticRegression"], tmp_path / "run.npz"
     case.make(max_iter=1, checkpoint_path=path).fit(*case.data())
     other = case.make(n_ranks=2, C=0.5, checkpoint_path=path, resume=True)
+    monkeypatch.setattr(type(other), "_make_plan", None)
     with pytest.raises(InputError, match=r"another fit \(C: 1\.0 there, 0\.5 now\)"):
         other.fit(*case.data())
 
@@ -267,6 +268,21 @@ def test_another_number_of_components_is_no_fit_that_goes_on(case, monkeypatch):
                 go_on(*data)
     assert vars(model) == before | {"n_components": n + more}
     assert model.set_params(warm_start=False).fit(*data).state_.n_components == n + more
+
+
+def test_what_cannot_go_on_is_refused_before_anything_is_cut(case, tmp_path, monkeypatch):
+    (X, *more), path = case.data(), tmp_path / "run.npz"
+    model = case.make(max_iter=1, checkpoint_path=path).fit(X, *more)
+    model.set_params(checkpoint_path=None)
+    monkeypatch.setattr(type(model), "_make_plan", None)
+    if "warm_start" in model.get_params():
+        model.set_params(warm_start=True)
+        with pytest.raises(InputError, match=r"last fit|of the fit|was fitted|weights of"):
+            model.fit(X[:, :-1], *more)
+    resumed = case.make(checkpoint_path=path, resume=True)
+    for begin in (resumed.fit, resumed.plan):
+        with pytest.raises(InputError, match=r"run\.npz belongs to another fit \(the data: "):
+            begin(case.other(X), *more)
 
 
 def test_a_plan_is_made_once(case, monkeypatch):
