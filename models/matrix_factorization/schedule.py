@@ -153,14 +153,17 @@ class SubEpochSchedule:
     def final_rows_plan(self, items: np.ndarray, ranks: np.ndarray) -> Plan:
         """Messages between two epochs: final rows of `items`, each to the rank beside it.
 
-        From their home; ranks of an item's first group have them, and of unused items there are
-        none. Other ranks have stale copies at most, which they are sent anew before they work on
-        them: so the rows may be written over these. No pair may be given twice.
+        From their home; ranks of an item's first group have them, and the owner in its last one, by
+        which they were made; of unused items there are none. Other ranks have stale copies at most,
+        which they are sent anew before they work on them: so the rows may be written over these. No
+        pair may be given twice.
         """
         home, first = self.home[items], self._first_groups
+        last = np.roll(first, -1) - 1
         members, size = self._members(first)
-        there = self._pairs(np.repeat(self.group_item[first], size), members)
-        held = np.isin(self._pairs(items, ranks), there, assume_unique=True)
+        of_first = self._pairs(np.repeat(self.group_item[first], size), members)
+        of_last = self._pairs(self.group_item[last], self.group_owner[last])
+        held = np.isin(self._pairs(items, ranks), np.concatenate((of_first, of_last)))
         travels = (home >= 0) & ~held
         return self._transfers(home[travels], ranks[travels], items[travels])
 
