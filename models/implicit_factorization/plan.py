@@ -199,7 +199,7 @@ def plan_fit(
 
     def nbytes(parts: Partition) -> float:
         both = _connectivities(matrix, parts, row_work).values()
-        return 4.0 * n_components * sum(each.connectivity_minus_one() for each in both)
+        return 4.0 * n_components * sum(each.rank_volume().total_rows for each in both)
 
     begin = working_clock()
     parts = given_partition(
