@@ -40,6 +40,7 @@ DECREASE, CURVATURE = 1e-4, 0.9
 ROUNDING = 1e-12  # of a loss, relative
 LEAST_SHARE = 1e-8  # of what the gradient is held against, in the largest of its entries
 FEW_TRIES, MAX_TRIES = 5, 40
+LEAST_TOLERANCE = float(np.finfo(np.float64).tiny)  # that ends a fit which finds no step
 N_PAIRS = 10  # steps that the recursion remembers
 LARGEST = 1e300  # of what a rank adds to a sum: many of them are still finite together
 NONE = np.zeros(0)
@@ -161,7 +162,7 @@ def iteration(
 ) -> tuple[PerRank, Step]:
     """One step of L-BFGS."""
     model = _with_direction(comm, model, fit)
-    loss, slope, step = _known(comm, comm.map(start_of, model))
+    loss, slope, step, before = _known(comm, comm.map(start_of, model))
     low, high, n_tries = 0.0, float("inf"), 0
     finite = np.isfinite(slope)  # minus infinity where a square of the gradient is too large
     found = slope >= 0 or not finite  # no way down: it is there, as far as can be told
@@ -182,9 +183,11 @@ def iteration(
             model = comm.update(remember, model, allreduce(comm, comm.map(new_products, model)))
             continue
         step = next_step(low, high, n_tries)
-    model = comm.settle(model)
+    model, loss_before = comm.settle(model), loss
     loss, norm, scale, broken = _known(comm, comm.map(measures_of, model))
     moved = slope < 0 and found
+    if tolerance <= LEAST_TOLERANCE:  # else it circles about the optimum, in the last digits
+        moved = moved and (loss < loss_before or norm < before)
     change = norm / scale if moved else 0.0
     measured = {"loss": loss, "change": change, "gradient": norm, "evaluations": n_tries}
     return model, Step(measured, finite=finite and not broken, enough=change < tolerance)
@@ -440,13 +443,18 @@ def add_combination(
 
 
 def start_of(model: LbfgsModel) -> NDArray[np.float64]:
-    """Loss and slope along the direction, and the first step to try."""
+    """Loss, slope along the direction, the first step to try, largest entry of the gradient."""
     with np.errstate(over="ignore", invalid="ignore"):  # it is told
         slope = float(model.pseudo @ model.direction)
     step = 1.0
     if not model.order and slope:
         step = min(1.0, 1.0 / np.sqrt(-slope))  # the direction is the gradient
-    return np.array([model.loss, slope, step])
+    return np.array([model.loss, slope, step, largest_slope(model)])
+
+
+def largest_slope(model: LbfgsModel) -> float:
+    """Largest entry of the (pseudo-)gradient."""
+    return float(np.abs(model.pseudo).max(initial=0.0))
 
 
 def set_tried(model: LbfgsModel, *, step: float, fit: Lbfgs) -> LbfgsModel:
@@ -483,7 +491,7 @@ def accept(model: LbfgsModel, *, fit: Lbfgs) -> LbfgsModel:
 
 def measures_of(model: LbfgsModel) -> NDArray[np.float64]:
     """Loss, largest entry of the (pseudo-)gradient, what it is held against, if one is broken."""
-    norm = np.abs(model.pseudo).max(initial=0.0)
+    norm = largest_slope(model)
     return np.array([model.loss, norm, model.scale, float(not np.isfinite(model.loss + norm))])
 
 

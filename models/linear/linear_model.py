@@ -36,7 +36,7 @@ from daskpart.models.samples.problem import Outputs, Samples
 from daskpart.models.samples.rows import in_columns
 
 from .delayed_blocks import DelayedBlocks
-from .lbfgs import MAX_TRIES, N_PAIRS, Lbfgs
+from .lbfgs import LEAST_TOLERANCE, MAX_TRIES, N_PAIRS, Lbfgs
 from .losses import Loss, mean_loss
 from .placement import PARTITIONERS, placed_rows, random_rows
 from .server import BlocksText, ServerConnection, SgdServerText
@@ -60,7 +60,7 @@ tol : float, default=1e-4
     at weights of 0, where that is below 1; with an L1 term of the pseudo-gradient), or when the
     loss changes less from an epoch to the next (sgd, server); of averaged SGD that at the mean
     weights, which is looked at after epochs 1, 3, 7, 15 and so on. With 0 lbfgs stops where it
-    finds no step; of the others all epochs are done.
+    finds no step, or one that lowers neither loss nor gradient; of the others all epochs are done.
 batch_size : int, default=128
     Samples of each rank in a step of SGD: K ranks take K · batch_size.
 optimizer : {"auto", "sgd", "adagrad", "momentum", "adam"}, default="auto"
@@ -449,7 +449,7 @@ class LinearModel(SampleModel):
     @property
     def _tolerance(self) -> float:
         # where L-BFGS finds no step, its change is 0, and it would try the same ones ever after
-        least = np.finfo(np.float64).tiny if self.solver == "lbfgs" else 0.0
+        least = LEAST_TOLERANCE if self.solver == "lbfgs" else 0.0
         return max(super()._tolerance, least)
 
     def _options(self, plan: Any, problem: Any) -> Sgd | Lbfgs:
