@@ -49,11 +49,16 @@ def quiet_frame(ax: Axes, grid: str | None = "y") -> None:
         ax.set_axisbelow(True)
 
 
+def legend_inside(ax: Axes, **options: Any) -> None:
+    """A legend over the picture, which takes no room from small axes beside others."""
+    ax.legend(frameon=False, fontsize=8, **options).set_in_layout(False)
+
+
 def whole_ticks(axis: Axis) -> None:
-    """Ticks at integers only: epochs, ranks and parts come in ones."""
+    """Ticks at integers only, as many as fit: epochs, ranks and parts come in ones."""
     from matplotlib.ticker import MaxNLocator
 
-    axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=(1, 2, 5, 10)))
+    axis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1, steps=(1, 2, 5, 10)))
 
 
 def logarithmic(ax: Axes, which: str, low: float, high: float) -> None:

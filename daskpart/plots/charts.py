@@ -17,6 +17,7 @@ from .canvas import (
     RANK_COLOURS,
     axes_or_new,
     bar_style,
+    legend_inside,
     plain,
     quiet_frame,
     shorten,
@@ -86,7 +87,7 @@ def connectivity_histogram(
     ax.set_xlabel(plain(f"connectivity λ (parts that touch the {item})"))
     ax.set_ylabel(plain(f"number of {items or plural(str(item))}"))
     quiet_frame(ax)
-    ax.legend(frameon=False, ncols=2, loc="upper right")
+    legend_inside(ax, ncols=2, loc="upper right")
     return ax
 
 
@@ -152,7 +153,7 @@ def part_weights(
     ax.set_xlabel("rank")
     ax.set_ylabel(plain(f"weight ({unit})"))
     quiet_frame(ax)
-    ax.legend(frameon=False, loc="upper right")
+    legend_inside(ax, loc="upper right")
     return ax
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from daskpart._floor.checks import finite_number, one_of, require_like
 from daskpart.errors import InputError
 
-from .canvas import axes_or_new, plain, quiet_frame, whole_ticks
+from .canvas import axes_or_new, legend_inside, plain, quiet_frame, whole_ticks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +73,7 @@ def convergence(
     ax = _over(history, against, "epoch", ("train_rmse",), "validation_rmse", ax)
     _draw_test(ax, test_rmse, "test_rmse")
     ax.set_ylabel("RMSE (units of the ratings)")
-    ax.legend(frameon=False)
+    legend_inside(ax)
     return ax
 
 
@@ -129,7 +129,7 @@ def loss_history(
     _draw_test(ax, test_loss, "test_loss")
     ax.set_ylabel("loss")
     if len(ax.lines) > 1:
-        ax.legend(frameon=False)
+        legend_inside(ax)
     return ax
 
 
@@ -210,7 +210,7 @@ def learning_curve(
     ax = _over(history, step, step, (column,), f"validation_{column}", ax)
     ax.set_ylabel(plain(words or column))
     if len(ax.lines) > 1:
-        ax.legend(frameon=False)
+        legend_inside(ax)
     return ax
 
 

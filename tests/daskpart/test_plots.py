@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 from types import SimpleNamespace
 
 import hypothesis.strategies as st
@@ -292,3 +293,19 @@ def test_spy_of_shards_knows_what_was_cut(ax, axis):
     partition = daskpart.Partition(assignment, 3)
     plots.spy(daskpart.shard(matrix, partition, axis=axis), ax=ax)
     assert ax.get_ylabel() == f"6 {axis}, by rank"
+
+
+def test_legends_and_ticks_leave_small_panels_their_room():
+    figure = figure_module.Figure(figsize=(6.4, 4.2), layout="constrained")
+    rows = pd.DataFrame({"epoch": range(1, 11), "train_rmse": 1.0, "validation_rmse": 1.1})
+    panels = figure.subplots(2, 3)
+    for ax in panels[0]:
+        plots.convergence(rows, test_rmse=1.2, ax=ax)
+    for ax in panels[1]:
+        plots.connectivity_histogram([0, 500, 300], ax=ax)
+    figure.canvas.draw()
+    for ax in panels.flat:
+        assert ax.get_window_extent().width > figure.dpi
+    for ax in panels[0]:
+        labels = [each.get_window_extent() for each in ax.get_xticklabels() if each.get_text()]
+        assert all(one.x1 < other.x0 for one, other in pairwise(labels))
