@@ -22,7 +22,7 @@ from daskpart.models.base.trainer import Trainer
 from daskpart.models.cp.als import Update
 from daskpart.models.cp.cut import PARTITIONERS as ARGUMENTS
 from daskpart.models.cp.plan import PlanSettings, choose, plan_fit
-from daskpart.models.cp.ranks import split_nonzeros
+from daskpart.models.cp.ranks import split_nonzeros, to_local
 from daskpart.models.cp.state import CPState
 from daskpart.models.cp.text import CPText
 
@@ -236,6 +236,17 @@ def test_owned_rows_of_all_ranks_are_the_whole_factor(n_ranks, seed):
             held = numbering.of_rank(rank)
             touched = tensor.coordinates[mode][plan.parts == rank]
             assert set(touched) <= set(held) and len(set(held)) == len(held)
+
+
+@given(st.integers(1, 60), st.integers(0, 60), st.integers(0, 2**16))
+def test_indices_become_places_of_rows_in_any_order(extent, nnz, seed):
+    """Where the mode is longer than the nonzeros, too."""
+    random = np.random.default_rng(seed)
+    held = random.permutation(extent)[: random.integers(1, extent + 1)].astype(np.int32)
+    expected = random.integers(len(held), size=nnz).astype(np.int32)
+    index = held[expected]
+    to_local(index, held, extent)
+    np.testing.assert_array_equal(index, expected)
 
 
 @pytest.mark.parametrize(

@@ -320,6 +320,12 @@ def test_score_aligns_by_name(tensor):
     assert result.reconstruct(("u3", 4, "word6")) == result.reconstruct([("u3", 4, "word6")])[0]
     rows = result.transform(turned, mode="word").sel(word=WORDS)
     np.testing.assert_allclose(rows, result.transform(named, mode="word"), atol=1e-12)
+    longer = xr.DataArray(  # a name that nothing is stored under may be unknown
+        sparse.COO(tensor.coords, tensor.data, (31, *tensor.shape[1:])),
+        dims=named.dims, coords={**coords, "user": [*coords["user"], "nobody"]},
+    )  # fmt: skip
+    found = result.transform(longer, mode="word").sel(word=WORDS)
+    np.testing.assert_allclose(found, rows, atol=1e-12)
     for wrong, words in (
         (named.assign_coords(word=[f"other{i}" for i in range(10)]), "unknown to the model"),
         (named.rename(place="town"), "modes .*town"),

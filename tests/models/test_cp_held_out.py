@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from test_held_out import Snapshots
 
 import daskpart
+from daskpart.containers.tensor import as_tensor
+from daskpart.models.cp import entries
+from daskpart.models.cp.state import CPState
 
 SHAPES = [(9, 7), (12, 5, 8), (6, 5, 4, 7)]
 METHODS = ("p2p", "emb", "emb-naive")
@@ -76,6 +79,34 @@ def test_it_is_the_error_of_the_gathered_model(shape, nnz, seed, method, k, nonn
     np.testing.assert_array_equal(
         one.memory - other.memory, one.expected_memory - other.expected_memory
     )
+
+
+@pytest.mark.parametrize(("share", "n_held"), [(0.04, 2), (0.3, 12), (0.9, 37)])
+def test_a_share_is_drawn_by_the_seed(share, n_held):
+    """It and the rest are all entries, each with its value; other seeds draw others."""
+    whole = as_tensor(tensor(SHAPES[1], 41, 0))
+    drawn = set()
+    for seed in (0, 1, 2, 0, 1, 2):
+        rest, held = entries.split_entries(whole, share, seed)
+        assert held.values.size == n_held
+        coordinates = np.hstack((rest.coordinates, held.positions))
+        order = np.lexsort(coordinates[::-1])
+        np.testing.assert_array_equal(coordinates[:, order], whole.coordinates)
+        np.testing.assert_array_equal(np.append(rest.values, held.values)[order], whole.values)
+        drawn.add(held.fingerprint())
+    assert len(drawn) == 3
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 100])
+def test_values_are_computed_some_at_a_time(chunk, monkeypatch):
+    monkeypatch.setattr(entries, "_CHUNK", chunk)
+    random, asked = np.random.default_rng(0), tensor(SHAPES[2], 40, 0)
+    factors = [random.normal(size=(extent, 3)) for extent in SHAPES[2]]
+    state = CPState(random.random(3), factors, ("a", "b", "c", "d"))
+    found = entries.values_at(state, asked.coords)
+    assert np.sqrt(np.mean((asked.data - found) ** 2)) == pytest.approx(error(state, asked))
+    one_by_one = [entries.values_at(state, asked.coords[:, [n]])[0] for n in range(40)]
+    np.testing.assert_array_equal(found, one_by_one)
 
 
 @pytest.mark.filterwarnings("ignore:ridge=.* outweighs")
