@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import re
+import sys
 import time
 from pathlib import Path
 
@@ -149,6 +150,31 @@ def test_epochs_run_together_until_somebody_must_look(tmp_path):
     witness = Witness()
     Toy(own=[EarlyStopping(2)]).set_callbacks(witness).fit()
     assert [row["epoch"] for row, _ in witness.epochs] == [1, 2, 3, 4, 5, 6]
+    last = Witness()
+    Toy(max_iter=20, floor=0.2, own=[EarlyStopping(2)]).set_callbacks(last).fit()
+    assert [row["epoch"] for row, _ in last.epochs] == [1, 2, 3, 4, 5]  # that of the stop, too
+
+
+def test_checkpoints_are_due_by_the_number_of_the_epoch_wherever_a_fit_begins(tmp_path):
+    begun = Toy(max_iter=2).fit().state_
+    toy = Toy(max_iter=10, own=[Checkpoint(tmp_path / "a.npz", every=4, keep=9)])
+    assert toy.fit(start=begun).runs == 3
+    written = CheckpointWriter(tmp_path / "a.npz", MFState)
+    assert written.epochs() == [4, 8] and written.latest().user_factors[0, 0] == 0.5**8
+
+
+class Begun(TrainingProgress):
+    """Remembers between which epochs it was told that the fit runs, and with which rows."""
+
+    def start(self, first_epoch, max_epochs, history):
+        self.told = first_epoch, max_epochs, len(history)
+        return super().start(first_epoch, max_epochs, history)
+
+
+def test_a_fit_that_goes_on_says_where_it_is():
+    own, handed, begun = Begun(), Begun(), Toy(max_iter=2).fit().state_
+    Toy(max_iter=10, own=[own]).set_callbacks(handed).fit(start=begun)
+    assert own.told == handed.told == (2, 10, 2)
 
 
 def test_own_callbacks_also_work_through_set_callbacks(tmp_path):
@@ -291,7 +317,7 @@ def test_scikit_learns_own_progress_bar_runs(capsys):
 
 
 def test_callbacks_can_be_pickled_and_cloned():
-    toy = Toy(own=[EarlyStopping(2)]).set_callbacks(TrainingProgress(file=io.StringIO()))
+    toy = Toy(own=[EarlyStopping(2)]).set_callbacks(TrainingProgress(file=sys.__stderr__))
     again = pickle.loads(pickle.dumps(toy))
     assert again.fit().state_.epoch == 6
     assert clone(toy).fit().state_.epoch == 6

@@ -412,15 +412,18 @@ def test_writer_passes_over_damage_and_other_fits(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".npz", ".zarr"])
 def test_a_damaged_checkpoint_is_not_in_the_way_of_a_fit_that_goes_on(tmp_path, suffix):
-    writer = CheckpointWriter(tmp_path / f"run{suffix}", MFState)
+    writer = CheckpointWriter(tmp_path / f"run{suffix}", MFState, keep=3)
     for _ in range(2):  # it may happen again
         writer.write(make_factors(epoch=1))
-        damaged = writer.write(make_factors(epoch=2))
-        for file in [damaged] if suffix == ".npz" else damaged.rglob("*"):
-            if file.is_file():
-                file.write_bytes(file.read_bytes()[:20])
-        with pytest.warns(DaskpartWarning, match=rf"passed over.*{damaged.name}.damaged now"):
+        for epoch in (2, 3):
+            damaged = writer.write(make_factors(epoch=epoch))
+            for file in [damaged] if suffix == ".npz" else damaged.rglob("*"):
+                if file.is_file():
+                    file.write_bytes(file.read_bytes()[:20])
+        words = rf"passed over.*epoch-00000[23]{suffix}.damaged now"
+        with pytest.warns(DaskpartWarning, match=words) as told:
             assert writer.latest().epoch == 1
+        assert len(told) == 2
         writer.check_free(1)
         assert writer.epochs() == [1]
 
