@@ -195,8 +195,8 @@ class Checkpoint(EpochCallback):
     """
 
     def __init__(self, path: str | os.PathLike, every: int = 1, keep: int = 2) -> None:
-        self.path, self.every, self.keep = path, every, keep
         self._writer = CheckpointWriter(path, State, every, keep)
+        self.path, self.every, self.keep = path, self._writer.every, self._writer.keep
 
     def next_look(self, epoch: int) -> int:
         """When the next one is due."""

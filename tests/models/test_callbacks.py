@@ -157,7 +157,7 @@ def test_epochs_run_together_until_somebody_must_look(tmp_path):
 
 def test_checkpoints_are_due_by_the_number_of_the_epoch_wherever_a_fit_begins(tmp_path):
     begun = Toy(max_iter=2).fit().state_
-    toy = Toy(max_iter=10, own=[Checkpoint(tmp_path / "a.npz", every=4, keep=9)])
+    toy = Toy(max_iter=10, own=[Checkpoint(tmp_path / "a.npz", every=4.0, keep=9)])
     assert toy.fit(start=begun).runs == 3
     written = CheckpointWriter(tmp_path / "a.npz", MFState)
     assert written.epochs() == [4, 8] and written.latest().user_factors[0, 0] == 0.5**8
