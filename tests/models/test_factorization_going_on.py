@@ -15,8 +15,10 @@ import xarray as xr
 import daskpart
 from daskpart.containers.matrix import LabelledMatrix, as_matrix
 from daskpart.errors import InputError
+from daskpart.models.matrix_factorization.growing import grown, joined
 from daskpart.models.matrix_factorization.mean import with_biases, without_biases
 from daskpart.models.matrix_factorization.predicting import predictions
+from daskpart.models.matrix_factorization.rank_data import fill_starting_rows
 from daskpart.models.matrix_factorization.scaling import split_unit
 from daskpart.models.matrix_factorization.state import MFState
 
@@ -73,7 +75,7 @@ def test_partial_fit_takes_new_users_and_items(triples):
 
 def test_the_distance_of_new_rows_is_to_their_ridge_solution(triples):
     """Where the new user is put on its solution by `transform`, it is 0."""
-    from daskpart.models.matrix_factorization.growing import joined, new_rows_distance
+    from daskpart.models.matrix_factorization.growing import new_rows_distance
 
     frame = triples.to_frame()
     new = frame["user"] >= 70
@@ -279,6 +281,23 @@ def test_new_users_without_an_entry_have_rows_of_zeros(triples):
     assert fitted.user_factors_.sel(user=100).any()
     assert not fitted.user_factors_.sel(user=101).any()
     assert not fitted.item_factors_.sel(item=99).any()
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_new_users_of_new_items_alone_begin_as_those_of_a_fit(triples, nonnegative):
+    """There is nothing to solve their rows by; in the unit of the fit, and of its signs."""
+    frame = triples.to_frame().astype({"rating": float})
+    frame["rating"] *= 32
+    state = model(n_ranks=1, max_iter=1, nonnegative=nonnegative).fit(frame).state_
+    batch = joined(as_matrix(frame[:2].assign(user=[100, 101], item=[99, 99])), state)
+    how = {"regularization": 0.1, "biases": True, "nonnegative": nonnegative}
+    found = grown(state, batch, **how, init_scale=0.5, random_state=7)
+    expected = np.zeros_like(found.user_factors)
+    fill_starting_rows(expected, "user", 7, 0.5 * np.sqrt(state.trained_unit))
+    assert state.trained_unit > 1 and (expected[-2:] < 0).any()
+    expected = np.abs(expected) if nonnegative else expected
+    np.testing.assert_array_equal(found.user_factors[-2:], expected[-2:])
+    assert found.item_factors[-1].any() and not found.user_bias[-2:].any()
 
 
 def test_a_bold_driver_compares_no_error_with_that_of_other_ratings(triples):

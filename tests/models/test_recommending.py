@@ -449,6 +449,17 @@ def test_transform_of_a_row_without_ratings_is_zero(plain_model):
     assert rows.coords["bias"].values[[0, 2]].tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("nonnegative", [False, True])
+@pytest.mark.parametrize("regularization", [0.0, 0.1])
+def test_a_row_whose_ratings_count_nothing_is_zero(plain_model, regularization, nonnegative):
+    pointer, columns = np.array([0, 1, 3]), np.arange(3, dtype=np.int32)
+    rows, bias = solve_rows(
+        pointer, columns, np.full(3, 4.0), plain_model.state_, regularization, True, nonnegative,
+        np.array([1.0, 0.0, 0.0]),
+    )  # fmt: skip
+    assert not rows[1].any() and bias[0] != 0 == bias[1]
+
+
 def test_solve_recovers_rows_that_made_the_ratings():
     model = Model(biases=True).fit(ratings(shape=(5, 30)))
     f = model.state_

@@ -20,6 +20,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 import daskpart
 from daskpart.containers.matrix import as_matrix
 from daskpart.errors import InputError
+from daskpart.models.matrix_factorization import fold_in
 from daskpart.models.matrix_factorization.fold_in import solve_rows
 from daskpart.models.matrix_factorization.predicting import predictions
 from daskpart.models.matrix_factorization.yes_or_no import as_answers
@@ -347,8 +348,12 @@ def test_new_users_are_those_of_scikit_learn(planted, regularization):
 
 @pytest.mark.parametrize("nonnegative", [False, True])
 @pytest.mark.parametrize("regularization", [1e-9, 1e-3, 0.3])
-def test_new_rows_are_the_minimum(planted, nonnegative, regularization):
-    """With biases and weights, also of users of one mind: the gradient is 0, or held at 0."""
+def test_new_rows_are_the_minimum(planted, nonnegative, regularization, monkeypatch):
+    """With biases and weights, also of users of one mind: the gradient is 0, or held at 0.
+
+    Seven users at a time.
+    """
+    monkeypatch.setattr(fold_in, "_BLOCK_WORDS", 7 * 4**2)
     found = model(rating="liked", max_iter=30, nonnegative=nonnegative).fit(planted[0])
     state, matrix = found.state_, as_answers(planted[0], ("user", "item", "liked"))
     answers = np.where(matrix.rows % 5 == 0, 1, matrix.values)  # these are of one mind
