@@ -243,7 +243,7 @@ def _connectivities(
     assert items.owners is not None
     users = Connectivity.from_pairs(
         matrix.rows, items.owners[matrix.columns], matrix.shape[0], n_ranks
-    ).with_owners(np.where(np.diff(matrix.row_pointer()) > 0, assignment, -1))
+    ).with_owners(assignment)
     return {"user": users, "item": items}
 
 
