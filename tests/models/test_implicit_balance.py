@@ -19,10 +19,11 @@ EVENTS = scipy.sparse.csr_array((np.ones(len(USERS), np.float32), (USERS, ITEMS)
 WORTH = {"cg": F // 4, "subspace": F // 2, "cholesky": F}
 
 
-def planned(partitioner, solver="cholesky", n_ranks=4):
+def planned(partitioner, solver="cholesky", n_ranks=4, random_state=0):
     return daskpart.ImplicitFactorization(
-        F, n_ranks=n_ranks, solver=solver, partitioner=partitioner, transport="local"
-    ).plan(EVENTS)
+        F, n_ranks=n_ranks, solver=solver, partitioner=partitioner, transport="local",
+        random_state=random_state,
+    ).plan(EVENTS)  # fmt: skip
 
 
 @pytest.mark.parametrize("partitioner", ["connectivity", "block", "random", "auto"])
@@ -38,6 +39,12 @@ def test_users_are_cut_by_their_work(solver: str, partitioner: str) -> None:
 def test_a_named_model_balances_events_alone() -> None:
     plan = planned({"model": "column-net"})
     np.testing.assert_array_equal(plan.partition.weights, LENGTHS)
+
+
+def test_another_seed_is_another_cut() -> None:
+    one, again, other = (planned("random", random_state=seed).partition for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one.assignment, again.assignment)
+    assert (one.assignment != other.assignment).any()
 
 
 def test_items_are_owned_by_their_work() -> None:

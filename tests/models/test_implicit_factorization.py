@@ -254,6 +254,12 @@ def test_a_loss_is_not_compared_with_that_of_other_events(how, tmp_path):
     assert fitted.n_iter_ == 3 + (how != "partial_fit")
 
 
+def test_a_loss_that_rises_is_no_end():
+    fitted = model(warm_start=True, tol=1e-12, max_iter=2).fit(counts())
+    fitted.state_.history[-1]["loss"] = 0.0
+    assert fitted.fit(counts()).n_iter_ == 4 and fitted.history_["loss_change"][2] > 0
+
+
 def test_what_is_turned_round_is_refused():
     X = counts()
     fitted = model().fit(X)
@@ -485,6 +491,27 @@ def test_what_no_fit_takes_for_an_event_is_no_hit(count):
     X.data[5] = count
     with pytest.raises(InputError, match=r'a count above 0.*loss="logistic"'):
         fitted.score(X)
+
+
+@pytest.mark.parametrize("solver", ["cg", "subspace", "cholesky"])
+def test_the_objective_is_that_of_all_rows(solver):
+    """Of those that are solved in float64, too, as their counts are far apart."""
+    X = counts()
+    events = events_of(X, None, 0)
+    for begin in X.indptr[8:20]:
+        events.weights[begin : begin + 2] = 1e14
+    random, gram = np.random.default_rng(0), np.zeros((5, 5))
+    H = random.normal(size=(40, 5)).astype(np.float32)
+    gram_of(H, 40, gram)
+    rows = random.normal(size=(60, 5)).astype(np.float32)
+    solve, alone = Solve(solver, 3, 5, 0.1, 0.0, 0), 0.0
+    for row in range(60):
+        one = events.of_rows(np.array([row]))
+        if 8 <= row < 20:
+            alone += solve._in_double(one, np.array([0]), H, gram, rows[[row]])
+        else:
+            alone += solve(one, H, gram, rows[[row]])
+    assert solve(events, H, gram, rows) == pytest.approx(alone, rel=1e-6)
 
 
 def test_rows_without_large_counts_are_solved_by_gradients_as_ever():
