@@ -18,6 +18,7 @@ import daskpart
 from daskpart.errors import DaskpartWarning, InputError
 from daskpart.models.base.state import same_bits
 from daskpart.models.cp.kernels.normal_equations import add_equations, solve_each
+from daskpart.models.cp.shuffle import hashed_parts
 
 METHODS = ("p2p", "emb-naive", "emb")
 SHAPES = {2: (40, 30), 3: (30, 20, 10), 4: (12, 10, 8, 6)}
@@ -266,6 +267,13 @@ def test_lazy_tensors():
     assert same_bits(again.state_, found.state_) or again.fit_ == pytest.approx(found.fit_)
     with pytest.raises(InputError, match="needs the tensor in memory"):
         model(validation_fraction=0.2).fit(lazy)
+
+
+def test_ranks_of_a_lazy_tensor_are_drawn_by_the_seed_and_the_indices_alone():
+    cells = np.array(np.unravel_index(np.arange(4000), (20, 20, 10))).astype(np.int32)
+    one, other = (hashed_parts(cells, 4, seed) for seed in (0, 1))
+    np.testing.assert_array_equal(one, hashed_parts(cells[:, ::-1], 4, 0)[::-1])
+    assert 900 < np.bincount(one, minlength=4).min() and (one != other).mean() > 0.7
 
 
 @pytest.mark.parametrize("missing", ["zero", "unknown"])

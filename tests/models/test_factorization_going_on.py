@@ -49,6 +49,15 @@ def test_one_new_user_on_several_ranks_is_no_cut_to_warn_of(triples):
     assert fitted.user_factors_.shape[0] == 81
 
 
+def test_predictions_are_clipped_to_the_ratings_of_all_batches(triples):
+    frame = triples.to_frame().astype({"rating": float})
+    fitted, seen = model(n_ranks=2, max_iter=1).fit(frame), frame["rating"].tolist()
+    for batch in ([3.0, 3.1], [-7.0, 3.0], [3.0, 90.0]):
+        state = fitted.partial_fit(frame[:2].assign(rating=batch)).state_
+        seen += batch
+        assert (state.lowest, state.highest) == pytest.approx((min(seen), max(seen)))
+
+
 def test_partial_fit_takes_new_users_and_items(triples):
     frame = triples.to_frame()
     new = (frame["user"] >= 70) | (frame["item"] >= 45)

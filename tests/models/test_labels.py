@@ -31,6 +31,7 @@ def test_labels_are_looked_up():
         names.positions(["x", "ann", "y", "x"])
     dates = LabelIndex(np.array(["2020-01-01", "2021-01-01"], "datetime64[ns]"), 2, "day")
     assert dates.positions(["2021-01-01"]).tolist() == [1]
+    assert dates.find(["2021-01-01", "who knows"]).tolist() == [1, -1]
     with pytest.raises(InputError, match="day labels occur more than once: 1"):
         LabelIndex(np.array([1, 1]), 2, "day")
 
