@@ -81,10 +81,12 @@ class Solve:
 
         `other` and `rows` are float32; with "cholesky" both may be float64.
         """
+        if not self.n_sweeps and events.large.size:
+            return self._large_apart(events, other, gram, rows)
+        fixed = (*events.arrays, other, gram.astype(np.float32), *self.ridge)
         if self.solver == "cg":
-            return self._by_gradients(events, other, gram, rows)
+            return float(solve_by_gradients(*fixed, self.n_steps, rows))
         if self.solver == "subspace":
-            fixed = (*events.arrays, other, gram.astype(np.float32), *self.ridge)
             found = solve_by_blocks(*fixed, self.block_size, rows)
         else:
             found = solve_exactly(*events.arrays, other, gram, *self.ridge, self.n_sweeps, rows)
@@ -98,22 +100,20 @@ class Solve:
         """What kernels take for λ."""
         return self.regularization, self.exponent
 
-    def _by_gradients(
+    def _large_apart(
         self, events: Events, other: NDArray[Any], gram: NDArray[np.float64], rows: NDArray[Any]
     ) -> float:
-        """Conjugate gradients; but rows of large confidences exactly.
+        """Rows of large confidences exactly, the others as ever.
 
-        Of theirs the steps are rounding alone from some 10⁹ on, and overflow from 10¹⁰ on.
+        Conjugate gradients would take steps that are rounding alone from some 10⁹ on, and overflow
+        from 10¹⁰ on; by blocks the objective would rise.
         """
         large = events.large
-        if large.size:
-            others = np.delete(np.arange(events.n_owned), large)
-            few = rows[others]
-            found = self._by_gradients(events.of_rows(others), other, gram, few)
-            rows[others] = few
-            return found + self._in_double(events, large, other, gram, rows)
-        fixed = (*events.arrays, other, gram.astype(np.float32), *self.ridge)
-        return float(solve_by_gradients(*fixed, self.n_steps, rows))
+        others = np.delete(np.arange(events.n_owned), large)
+        few = rows[others]
+        found = self(events.of_rows(others), other, gram, few)
+        rows[others] = few
+        return found + self._in_double(events, large, other, gram, rows)
 
     def _in_double(
         self,

@@ -83,8 +83,8 @@ class ImplicitFactorization(Recommender):
     solver : {"cg", "cholesky", "subspace"}, default="cg"
         How a row is solved: `cg_steps` of conjugate gradients from the row as it was; exactly; or
         exactly in one block of `block_size` components after the other, from the row as it was
-        (iALS++), for more than some 100 components. "cg" solves rows with an α · count from 2²⁴ on
-        exactly, in float64.
+        (iALS++), for more than some 100 components. Rows with an α · count from 2²⁴ on are solved
+        exactly, in float64, by all three.
     cg_steps : int, default=3
         Steps of "cg" for each row and iteration.
     block_size : int, default=64
