@@ -103,7 +103,7 @@ class Attention:
         self.scores = random.normal(size=(n, self.n_heads)).astype(np.float32)
         self.rows = random.normal(size=(n, 8 * self.n_heads)).astype(np.float32)
         self.attention = edge_softmax(*self.entries, self.scores, self.scores)
-        self.of_attention = np.empty_like(self.attention)
+        self.of_attention = random.normal(size=self.attention.shape).astype(np.float32)
         self.out, self.into = np.zeros_like(self.rows), np.zeros_like(self.scores)
         self.time_step(name, step)  # compiles
 
