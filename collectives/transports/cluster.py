@@ -107,15 +107,15 @@ class Cluster:
         run = partial(self.client.run, function, *arguments, workers=self.workers)
         return list(self.watched(partial(run, asynchronous=True)).values())
 
-    def call(self, function: Callable, *arguments: Any) -> list[Any]:
-        """The same in a bounded time; errors of workers are passed over."""
-        run = partial(self.client.run, function, *arguments, workers=self.workers)
+    def call(self, function: Callable, *arguments: Any, workers: list[str]) -> list[Any]:
+        """The same on some of them, in a bounded time; errors of workers are passed over."""
+        run = partial(self.client.run, function, *arguments, workers=workers)
         return list(self.answered(partial(run, on_error="ignore", asynchronous=True)).values())
 
-    def forget_lost_workers(self) -> None:
-        """Only those that are still there are asked from now on."""
+    def left(self) -> list[str]:
+        """Of the workers that hold ranks those that are still there."""
         there = self._there()
-        self.workers = [address for address in self.workers if address in there]
+        return [address for address in self.workers if address in there]
 
     def on_scheduler(self, function: Callable, *arguments: Any) -> Any:
         """``function(*arguments)`` on the scheduler."""

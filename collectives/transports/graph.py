@@ -253,7 +253,9 @@ class GraphCommunicator(Communicator):
             position += len(node.keys)
             self._settled.add(node)
         take, run = measures.take, self.run_id
-        self._take_in(self._cluster.call(take, run) if self._cluster else [take(run)])
+        cluster = self._cluster
+        found = cluster.call(take, run, workers=cluster.workers) if cluster else [take(run)]
+        self._take_in(found)
         self._measures.add_wait(begin, now(), self.timeline)
 
     def _graph(self, nodes: Iterable[Node], with_known: bool = True) -> Any:
@@ -299,8 +301,8 @@ class GraphCommunicator(Communicator):
         elif self._cluster.client.status == "running":
             self._cluster.release(held)
             with suppress(WorkerLostError):  # as far as the cluster answers
-                self._cluster.forget_lost_workers()
-                self._take_in(self._cluster.call(measures.take, self.run_id, True))
+                left = self._cluster.left()
+                self._take_in(self._cluster.call(measures.take, self.run_id, True, workers=left))
 
     # -- names and handles ---
 

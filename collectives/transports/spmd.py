@@ -128,7 +128,8 @@ class SpmdCommunicator(RankedCommunicator):
             )
             for rank, place in enumerate(self.placement)
         ]
-        of_workers = self._cluster.watched(lambda: self._on_sessions("missing", seconds))
+        ask = partial(self._on_sessions, "missing", seconds, workers=self._cluster.workers)
+        of_workers = self._cluster.watched(ask)
         missing = sorted(rank for of_worker in of_workers for rank in of_worker or ())
         if missing:
             self._require_ranks()
@@ -225,13 +226,13 @@ class SpmdCommunicator(RankedCommunicator):
         ]
 
     async def _on_sessions(
-        self, method: str, *arguments: Any, workers: Sequence[str] = (), raises: bool = True
+        self, method: str, *arguments: Any, workers: list[str], raises: bool = True
     ) -> list[Any]:
-        """What a method of the session gives on all workers, or some; None where it has ended."""
+        """What a method of the session gives on each of some workers; None where it has ended."""
         message = {"op": on_worker.ON_SESSION, "run_id": self.run_id, "method": method}
         said = await self._cluster.client.scheduler.broadcast(
             msg={**message, "arguments": pickle.dumps(arguments)},
-            workers=workers or self._cluster.workers,
+            workers=workers,
             on_error="return_pickle" if raises else "ignore",
         )
         for answer in said.values():
@@ -244,9 +245,10 @@ class SpmdCommunicator(RankedCommunicator):
 
         For one that is frozen nobody waits twice, as for `stop` and `close` behind Ctrl-C.
         """
-        self._cluster.forget_lost_workers()
+        left = self._cluster.left()
         most, self._was_silent = 0.0 if self._was_silent else math.inf, True
-        self._cluster.answered(partial(self._on_sessions, method, *arguments, raises=False), most)
+        ask = partial(self._on_sessions, method, *arguments, workers=left, raises=False)
+        self._cluster.answered(ask, most)
         self._was_silent = False
 
     async def _deadlock(self, run: int) -> str | None:
@@ -254,7 +256,7 @@ class SpmdCommunicator(RankedCommunicator):
         ended: set[int] = set()
         # a worker is lost: the next look says so; or one is busy: then it waits for nobody
         with suppress(OSError, TimeoutError):
-            answers = self._on_sessions("progress", run)
+            answers = self._on_sessions("progress", run, workers=self._cluster.workers)
             for told in await asyncio.wait_for(answers, _PROGRESS_SECONDS):
                 of_worker, done = told or ({}, set())
                 standings |= of_worker
@@ -271,8 +273,7 @@ class SpmdCommunicator(RankedCommunicator):
 
     def _error_of(self, failed: list[Answer]) -> Exception:
         if all(isinstance(answer.error, RunStopped) for answer in failed):
-            with suppress(InputError):
-                self._cluster.require_workers_after(OSError())  # names the worker, if one is gone
+            self._cluster.require_workers_after(OSError())  # names the worker, if one is gone
         return super()._error_of(failed)
 
 

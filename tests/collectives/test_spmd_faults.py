@@ -135,6 +135,15 @@ def test_a_worker_killed_in_the_middle(own_client):
     own_client.wait_for_workers(2, timeout=60)  # the nanny starts another
     assert_nothing_left(own_client)
     assert_usable(own_client)
+    with DaskCommunicator(2, own_client) as communicator:
+        kept = communicator.settle(communicator.values([1, 2]))
+        victim = communicator.placement[1]
+        kill_soon(own_client, victim)
+        while victim in own_client.nthreads():
+            time.sleep(0.01)
+        communicator._stop(communicator._run, KeyboardInterrupt())  # one that ends workers, too
+        with pytest.raises(WorkerLostError, match=rf"{victim} with rank\(s\) 1"):
+            communicator.gather(kept)  # and not the values of those that are left
 
 
 def test_a_connection_that_breaks_is_a_loss(own_client):
