@@ -76,7 +76,6 @@ class Turns:
                     )
             del self._waiting[rank]
             self._writing.discard(rank)
-            self._chosen = None
             self.history.append(rank)
             try:
                 yield
@@ -246,10 +245,9 @@ def _raise_first(turns: Turns, ranks: Sequence[Future]) -> None:
     """Raise the error of the lowest rank that failed by itself, not because of another."""
     if turns.error is not None:
         raise turns.error
-    failed = [(number, rank.exception()) for number, rank in enumerate(ranks)]
-    own = [(number, error) for number, error in failed if not isinstance(error, RunStopped)]
-    for number, error in [*own, *failed]:
-        if error is not None:
+    for number, rank in enumerate(ranks):
+        error = rank.exception()
+        if error is not None and not isinstance(error, RunStopped):
             error.add_note(f"on rank {number}")
             raise error
 

@@ -131,8 +131,8 @@ def _assign(values: Rows, slots: Slots, rows: Rows) -> None:
 
 
 def _shrink(values: Rows, slots: Slots, rows: Rows, *, step_size: float, threshold: float) -> None:
-    moved = values[slots] - values.dtype.type(step_size) * rows
-    reach = np.maximum(np.abs(moved) - values.dtype.type(threshold), 0)
+    moved = values[slots] - step_size * rows
+    reach = np.maximum(np.abs(moved) - threshold, 0)
     values[slots] = np.copysign(reach, moved)
 
 

@@ -219,8 +219,7 @@ class ParameterServer:
             For `run`, instead of a sequence.
         """
         with self._alone():
-            own = self.communicator.update(unchanged, self._per_rank(values, 0))
-            return self.communicator.settle(own)
+            return self.communicator.update(unchanged, self._per_rank(values, 0))
 
     def values(self) -> NDArray[Any]:
         """All rows, brought here: array of shape (n_items,) or (n_items, row_length)."""

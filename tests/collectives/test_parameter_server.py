@@ -204,8 +204,8 @@ def test_a_schedule_makes_a_run_again(delay, n_ranks):
 
 def test_in_turn_is_always_the_same_order():
     runs = []
-    for _ in range(3):
-        with local(n_ranks=4, delay=2, schedule="in turn") as server:
+    for schedule in ("in turn", "in turn", []):
+        with local(n_ranks=4, delay=2, schedule=schedule) as server:
             server.run(move_values, range(4))
             runs.append((server.schedule.tolist(), server.values().tolist()))
     assert runs[0] == runs[1] == runs[2]
@@ -419,6 +419,24 @@ def test_a_shard_passes_over_what_comes_late():
     assert seen_after("push", 4, *push) == ([6], [])
     shard.undo(5)
     assert shard.values.tolist() == [6]
+    given = np.array([8])
+    shard.set_values(given)
+    assert seen_after("push", 6, *push) == ([9], [[9]])
+    assert given.tolist() == [8]  # on a cluster others may hold it
+
+
+def test_a_shard_is_settled_once_all_rules_were_applied():
+    """Its rank looks at it without the lock, and ends then."""
+
+    def look(current, pushed):
+        seen.append(shard.settled)
+        return pushed
+
+    with local(1, n_ranks=1, update=look) as server:
+        shard, seen = Shard(np.zeros(1), server._spec), []
+    shard.take(1, 0, None, "push", 0, np.array([0], np.int32), np.ones(1))
+    shard.take(1, 0, None, "clock", FINISHED)
+    assert seen == [False] and shard.settled
 
 
 def test_a_shard_takes_nothing_more_of_a_run_whose_rule_failed():
@@ -518,8 +536,9 @@ def test_ctrl_c():
         timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         with pytest.raises(KeyboardInterrupt):
-            server.run(wait_long, seconds=0.05)
+            server.run(wait_long, seconds=0.3)
         timer.join()
+        assert len(server.schedule) < 90  # of 183 calls: nobody went on to the end
         assert (server.values() == 0).all()
     assert not [t for t in threading.enumerate() if t.name.startswith("server rank")]
 

@@ -9,6 +9,7 @@ import pytest
 from server_programs import N_ITEMS, move_values
 
 from daskpart.collectives import ParameterServer, proximal_step
+from daskpart.collectives.server.shard import FINISHED
 from daskpart.errors import InputError
 
 
@@ -50,6 +51,10 @@ def local(n_items=N_ITEMS, **options):
             {"initial": np.r_[300, np.zeros(22, int)], "dtype": np.uint8},
             "hold 300, but uint8 holds 0 to",
         ),
+        (
+            {"initial": np.full(23, 2**63, np.uint64), "dtype": np.int64},
+            "hold 9223372036854775808, but int64 holds",
+        ),
         ({"initial": np.zeros(23), "dtype": int}, "initial of dtype float64 don't fit"),
         ({"initial": None}, "initial of dtype object don't fit"),
         ({"initial": np.full(23, -1e300), "dtype": np.float32}, r"up to 1e\+300, but float32 to"),
@@ -60,8 +65,8 @@ def local(n_items=N_ITEMS, **options):
         ({"timeout": math.inf}, "timeout is inf"),
         ({"timeout": "60"}, "timeout is '60'"),
         ({"transport": "pigeon"}, "transport is 'pigeon'"),
-        ({"transport": "dask", "schedule": "in turn"}, "transport='local'"),
-        ({"transport": "mpi", "schedule": "in turn"}, "transport='local'"),
+        ({"transport": "dask", "schedule": "in turn"}, "A schedule orders .*transport='local'"),
+        ({"transport": "mpi", "schedule": "in turn"}, "A schedule orders .*transport='local'"),
         ({"schedule": 7}, "schedule is 7"),
     ],
 )
@@ -102,10 +107,12 @@ def test_a_partition_for_another_number_of_shards():
         (lambda e: e.advance(to=np.inf), "to is inf"),
         (lambda e: e.advance(to=np.nan), "to is nan"),
         (lambda e: e.advance(to=1.5), "to is 1.5"),
+        (lambda e: e.advance(to=FINISHED), f"to is {FINISHED}: it must be at most"),
         (lambda e: e.post_pull([1], task=-1), "task is -1"),
         (lambda e: e.post_pull([1], task=np.nan), "task is nan"),
         (lambda e: e.post_pull([1], task=np.inf), "task is inf"),
         (lambda e: e.post_pull([1], task=0.5), "task is 0.5"),
+        (lambda e: e.post_pull([1], task=FINISHED), f"task is {FINISHED}: it must be at most"),
         (lambda e: e.post_pull([1], task=True), "task is True"),
     ],
 )
@@ -142,7 +149,7 @@ def test_bad_values_of_a_run():
 
 
 def test_what_is_infinite_is_a_number_of_every_floating_dtype():
-    numbers = np.array([np.inf, -np.inf, 1.0])
+    numbers = np.array([np.inf, -np.inf, np.finfo(np.float32).max])
     with local(3, dtype=np.float32, initial=numbers, update="assign") as server:
         assert (server.values() == numbers).all()
         server.run(lambda endpoint: endpoint.push([2, 1, 0], numbers))
