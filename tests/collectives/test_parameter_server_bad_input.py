@@ -146,6 +146,11 @@ def test_bad_values_of_a_run():
         pytest.raises(InputError, match="gave rows of shape"),
     ):
         server.run(lambda endpoint: endpoint.push([1, 2], [1.0, 2.0]))
+    with (
+        local(n_ranks=1, dtype=int, update=lambda current, pushed: pushed / 2) as server,
+        pytest.raises(InputError, match=r"gave rows of shape \(1,\) and dtype float64; .*int64"),
+    ):
+        server.run(lambda endpoint: endpoint.push([1], [3]))
 
 
 def test_what_is_infinite_is_a_number_of_every_floating_dtype():
