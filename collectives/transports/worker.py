@@ -144,7 +144,7 @@ class RankHost:
         """Take in what another worker sends, for as long as the run lasts."""
         session = self.sessions.get(run)
         ended = session is None
-        with suppress(OSError):  # the comm broke
+        try:
             while not ended:
                 for message in await comm.read():
                     if message == _STREAM_END:
@@ -152,8 +152,12 @@ class RankHost:
                     elif session is not None:
                         session.deliver(message)
                 message = None  # else it is there until the next comes
-        if session is not None and not ended:
-            session.end(f"the connection to worker {sender} broke, with {session.ranks_of(sender)}")
+        except Exception as error:  # the comm broke, or there is no memory for what came
+            assert session is not None
+            session.end(
+                f"the connection to worker {sender} broke, with {session.ranks_of(sender)}: "
+                f"{words_of(error)}"
+            )
         comm.abort()
         return "dont-reply"
 
@@ -199,10 +203,10 @@ class WorkerStream:
                     del messages  # else they are there until the next are sent
             finally:
                 await comm.close()
-        except OSError as error:
+        except Exception as error:  # as where it breaks
             session.end(
                 f"no connection to worker {self._address} with "
-                f"{session.ranks_of(self._address)}: {error}"
+                f"{session.ranks_of(self._address)}: {words_of(error)}"
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import threading
 import time
 import weakref
@@ -200,21 +201,29 @@ def test_ranks_that_disagree(quiet_client):
 
 
 def milliseconds(dask_worker):
-    """How often a worker does each of its chores."""
-    return {name: chore.callback_time for name, chore in dask_worker.periodic_callbacks.items()}
+    """How often a worker does each of its chores; and what it does on Ctrl-C."""
+    chores = dask_worker.periodic_callbacks.items()
+    return {
+        **{name: chore.callback_time for name, chore in chores},
+        "Ctrl-C": repr(signal.getsignal(signal.SIGINT)),
+    }
 
 
-def test_workers_look_at_themselves_less_often_while_they_have_ranks(quiet_client):
+def test_workers_look_less_often_at_themselves_and_not_at_ctrl_c_while_they_have_ranks(
+    quiet_client,
+):
     assert_nothing_left(quiet_client)
     before = quiet_client.run(milliseconds)
     with DaskCommunicator(2, quiet_client):
         with DaskCommunicator(2, quiet_client):
             pass
         during = quiet_client.run(milliseconds)
-    assert all(times["tick"] == 250.0 for times in during.values())
+    ignored = repr(signal.SIG_IGN)
+    assert all(t["tick"] == 250.0 and t["Ctrl-C"] == ignored for t in during.values())
+    assert not any(t["Ctrl-C"] == ignored for t in before.values())
     assert_nothing_left(quiet_client)
     after = quiet_client.run(milliseconds)
-    for name in ("tick", "profile"):  # heartbeats change by themselves
+    for name in ("tick", "profile", "Ctrl-C"):  # heartbeats change by themselves
         assert [t[name] for t in after.values()] == [t[name] for t in before.values()]
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
 import time
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from distributed import get_worker
 from distributed.comm import CommClosedError
+from distributed.core import Status
 from spmd_steps import (
     BOUND,
     assert_a_rank_that_ends_is_told,
@@ -24,6 +27,7 @@ from spmd_steps import (
 )
 
 from daskpart.collectives import DaskCommunicator, allreduce, communicator_for
+from daskpart.collectives.transports import worker as on_worker
 from daskpart.collectives.transports.cluster import Cluster
 from daskpart.errors import WorkerLostError
 
@@ -161,6 +165,53 @@ def test_a_scheduler_that_closes_its_connection_is_a_loss(quiet_client):
 
     with pytest.raises(WorkerLostError, match="connection to the scheduler broke: closed"):
         Cluster(quiet_client, []).answered(asked)
+
+
+class NarrowComm:
+    """Of workers that have no memory for a message."""
+
+    async def write(self, message):
+        if isinstance(message, list):  # no opening
+            raise MemoryError("no room")
+
+    async def read(self):
+        raise MemoryError("no room")
+
+    async def close(self):
+        pass
+
+    def abort(self):
+        pass
+
+
+def test_a_message_that_is_too_large_for_a_worker_ends_its_ranks(monkeypatch):
+    """Nobody else would tell who waits for it."""
+
+    async def connect(address):
+        return NarrowComm()
+
+    async def send(worker, session):
+        session.stream("b").put(("large",))
+        await session.stream("b")._writer
+
+    async def receive(worker, session):
+        await worker.handlers["daskpart_rank_messages"](NarrowComm(), "run", "b")
+
+    async def reason(use):
+        worker = SimpleNamespace(
+            address="a", handlers={}, extensions={}, periodic_callbacks={}, connection_args={},
+            status=Status.running, state=SimpleNamespace(tasks={}),
+        )  # fmt: skip
+        host = on_worker.RankHost.of(worker)
+        host.open(on_worker.SessionSpec("run", ("a", "b", "b"), None, 1.0, 1.0))
+        await use(worker, session := host.sessions["run"])
+        await session.close(1.0)
+        assert not host.sessions
+        return session.ended
+
+    monkeypatch.setattr(on_worker, "connect", connect)
+    assert asyncio.run(reason(send)).endswith("to worker b with rank(s) 1, 2: MemoryError: no room")
+    assert asyncio.run(reason(receive)).endswith("with rank(s) 1, 2: MemoryError: no room")
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.05, 0.2, 0.5])
