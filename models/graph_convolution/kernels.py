@@ -101,9 +101,9 @@ def spmm(indptr: NDArray, indices: NDArray, data: NDArray, H: NDArray, out: NDAr
     _check(indptr, indices, data, out, H)
     if not indices.size or not H.shape[1]:
         return
+    long, done = np.flatnonzero(np.diff(indptr) > _MOST_SUMMED), 0
     pieces, indptr, *entries = _arguments(indptr, indices, data, H)
-    done = 0
-    for row in np.flatnonzero(np.diff(indptr) > _MOST_SUMMED):
+    for row in long:
         _add_products(pieces, indptr[done : row + 1], *entries, out[done:row])
         begin, end = indptr[row], indptr[row + 1]
         cuts = np.append(np.arange(begin, end, _MOST_SUMMED), end)
