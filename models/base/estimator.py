@@ -344,18 +344,7 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
         going_on = None
         if kept is None and self._goes_on(one_step):
             going_on = self._going_on(self._of_today(self.state_).at_last(), problem)
-        if plan is None:
-            planner = copy(self)
-            plan_it = partial(planner._planned, problem, seed, None, client, kept)
-            if one_step:  # a cut must pay in this step, and none of a few rows is even
-                planner.max_iter = 1
-                with warnings.catch_warnings(action="ignore", category=BalanceWarning):
-                    plan = plan_it()
-            else:
-                plan = plan_it()
-        else:
-            self._check_plan(plan, problem)
-        plan = self._plan_of_fit(plan, problem)
+        plan = self._plan_for_fit(plan, problem, seed, client, kept, one_step)
         warn_of_memory(plan.memory(), self.transport, client)
         start, last = self._beginning(one_step, problem, plan, kept, going_on)
         trainer = Trainer(
@@ -383,6 +372,21 @@ class DistributedEstimator(CallbackSupportMixin, SharedParameters):
             if state is not start or kept is not None:  # else nothing new came of it
                 self._keep(trainer, state, problem, plan, reader)
         return self
+
+    def _plan_for_fit(
+        self, plan: Any, problem: Problem, seed: int, client: Any, kept: Any, one_step: bool
+    ) -> FitPlan:
+        """The plan that was given, checked, or one that is made."""
+        planner, given = copy(self), (problem, seed, None, client, kept)
+        if plan is not None:
+            self._check_plan(plan, problem)
+        elif one_step:  # a cut must pay in this step, and none of a few rows is even
+            planner.max_iter = 1
+            with warnings.catch_warnings(action="ignore", category=BalanceWarning):
+                plan = planner._planned(*given)
+        else:
+            plan = planner._planned(*given)
+        return self._plan_of_fit(plan, problem)
 
     def _reader(self, goes_on: bool = False) -> Self:
         """What reads data and takes their features' number and names, which scikit-learn sets.
