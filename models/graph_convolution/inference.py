@@ -51,7 +51,7 @@ def outputs_of(
     partition = plan.partition
     assert partition is not None
     with communicator_for(transport, n_ranks, client, oversubscribe=True) as comm:
-        own = [partition.members(rank) for rank in range(n_ranks)]  # one pass pays no other order
+        own = [partition.members(rank) for rank in range(n_ranks)]  # one pass makes up for no other
         prepared, data = laid_out(comm, plan, problem, own)
         model = comm.values([RankModel(list(weights.values()), {})] * n_ranks)
         found: Any = comm.gather(

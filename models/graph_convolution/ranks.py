@@ -142,9 +142,9 @@ def halo_of(plan: Plan, rank: int) -> NDArray[Any]:
 def near_neighbours(pattern: Any, partition: Partition, symmetric: bool) -> list[NDArray[np.int64]]:
     """Each rank's vertices, in an order in which neighbours stand near each other.
 
-    That is the reverse Cuthill–McKee order of its part of the graph, which takes about as long as
-    a product with a few columns, or the rising one where that has neighbours nearer, as where
-    who numbered the vertices knew of their clusters.
+    That is the reverse Cuthill–McKee order of its part of the graph, which takes as long as a few
+    products, or the rising one where that has neighbours nearer, as where who numbered the vertices
+    knew of their clusters.
 
     Parameters
     ----------
