@@ -18,9 +18,9 @@ A column in both comes out the same, which takes less time than masks: a process
 registers makes one anew at each entry, and waits for a masked row to be written before it reads the
 next. With each entry goes a request for the same bytes of the row of an entry some places on, so
 that requests are spread evenly over the work. Rows that begin with a cache line (`aligned_rows`)
-are read faster, as they touch fewer of them. The order of additions is that of the entries, and
-sums of a few thousand are added up, so the bits are the same every time, and do not depend on the
-number of columns.
+are read faster, as they touch fewer of them. The order of additions is that of the entries, and of
+a very long row sums of a few thousand are added up, so the bits are the same every time, and do not
+depend on the number of columns.
 
 With several heads an entry has a value for each, and a row is cut into as many equal pieces:
 
@@ -65,7 +65,8 @@ from daskpart._floor.lanes import (
 from daskpart._floor.prefetch import prefetch_byte
 from daskpart.errors import InputError
 
-_MOST_SUMMED = 4096  # entries of one sum: one of millions, of a hub, would lose what it adds
+_LONG = 1 << 16  # a row of more entries is cut: one sum of millions would lose what it adds
+_PIECE = 4096  # entries of one sum of these
 _AHEAD = 32  # entries from the request for a row to its use
 _PIECES = {
     np.dtype(dtype): tuple(
@@ -101,12 +102,12 @@ def spmm(indptr: NDArray, indices: NDArray, data: NDArray, H: NDArray, out: NDAr
     _check(indptr, indices, data, out, H)
     if not indices.size or not H.shape[1]:
         return
-    long, done = np.flatnonzero(np.diff(indptr) > _MOST_SUMMED), 0
+    long, done = np.flatnonzero(np.diff(indptr) > _LONG), 0
     pieces, indptr, *entries = _arguments(indptr, indices, data, H)
     for row in long:
         _add_products(pieces, indptr[done : row + 1], *entries, out[done:row])
         begin, end = indptr[row], indptr[row + 1]
-        cuts = np.append(np.arange(begin, end, _MOST_SUMMED), end)
+        cuts = np.append(np.arange(begin, end, _PIECE), end)
         sums = np.zeros((cuts.size - 1, out.shape[1]), out.dtype)
         _add_products(pieces, cuts, *entries, sums)
         out[row] += sums.sum(axis=0)

@@ -99,8 +99,8 @@ def test_rows_that_are_asked_for_ahead(dtype, columns) -> None:
 
 @pytest.mark.parametrize("columns", [5, 40])
 def test_a_hub_keeps_its_digits(columns) -> None:
-    """Between rows of the length of a whole sum, one entry, and none."""
-    n_entries = np.array([3, 300_000, 4096, 0, 4097, 1])
+    """Between rows of one sum, of one entry and of none; also one that is just cut."""
+    n_entries = np.array([3, 300_000, 4096, 0, 65_537, 1])
     indptr, random = np.append(0, n_entries.cumsum()), np.random.default_rng(0)
     H = random.random((300_000, columns), np.float32)
     indices = random.integers(0, len(H), indptr[-1], np.int32)
